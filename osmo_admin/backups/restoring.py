@@ -22,6 +22,7 @@ from osmo_admin.ops.stores import postgres_clients
 from osmo_admin.processes.database_roles import as_owner_if_known
 from pools.database.statements import execute_sql
 from pools.domain.people.roles import SYSTEM
+from pools.domain.values.counting import counted
 from pools.security.sealing import fingerprint
 from pools.services.changes.secret_key import adopt_present_key
 from scheduling.services.restored import forget_credentials, forget_other_server
@@ -53,7 +54,8 @@ def restore_backup(
         except OperationError as problem:
             raise OperationError(f"{problem} {START_AGAIN}") from problem
     report(
-        f"Loaded the backup of {manifest.made_at}: {sum(manifest.rows.values())} rows in {len(manifest.rows)} tables."
+        f"Loaded the backup of {manifest.made_at}: {counted(sum(manifest.rows.values()), 'row')} in "
+        f"{counted(len(manifest.rows), 'table')}."
     )
     call_command("migrate", verbosity=0, interactive=False)
     with as_owner_if_known():

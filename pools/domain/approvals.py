@@ -16,6 +16,7 @@ from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, Fault, Violation, joined_messages
 from pools.domain.quota.stored_quotas import flavor_quotas
 from pools.domain.values.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
+from pools.domain.values.counting import counted
 
 LASTING_QUOTA = "lasting quota"
 
@@ -198,8 +199,8 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str)
     from_place, to_place = ("", "") if change.moved is None else (f" in {place}" for place in change.moved)
     message = (
         f"The {change.name} of {subject} would change from {_text(change.before)}{from_place} to "
-        f"{_text(change.after)}{to_place}. Changes of more than {limit} GPUs need the approval of a second person here "
-        '(limit "Approval above").'
+        f"{_text(change.after)}{to_place}. Changes of more than {counted(limit, 'GPU')} need the approval of a second "
+        'person here (limit "Approval above").'
     )
     numbers = tuple({**change.as_dict(), "limit": limit}.items())
     return Violation(path, Fault.APPROVAL_NEEDED, message, numbers=numbers)
@@ -208,8 +209,8 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str)
 def _loosened_violation(subject: str, limit: int, after: int | None, path: str) -> Violation:
     how = "be removed" if after is None else f"rise to {after}"
     message = (
-        f'The limit above which changes of {subject} need an approval ("Approval above") is {limit} GPUs and would '
-        f"{how}, which needs the approval of a second person."
+        f'The limit above which changes of {subject} need an approval ("Approval above") is {counted(limit, "GPU")} '
+        f"and would {how}, which needs the approval of a second person."
     )
     numbers = (("amount", APPROVAL_ABOVE), ("before", limit), ("after", after), ("limit", limit))
     return Violation(
@@ -218,4 +219,4 @@ def _loosened_violation(subject: str, limit: int, after: int | None, path: str) 
 
 
 def _text(gpus: Gpus) -> str:
-    return "unlimited" if gpus == UNLIMITED else f"{gpus} GPUs"
+    return "unlimited" if gpus == UNLIMITED else counted(gpus, "GPU")

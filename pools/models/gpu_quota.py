@@ -16,6 +16,7 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
+from pools.domain.values.counting import counted
 from pools.models.backend import Backend
 from pools.models.change_tokens import (
     MoveTokensTrigger,
@@ -193,7 +194,7 @@ class GpuUsage(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.namespace}: {self.workers} workers"
+        return f"{self.namespace}: {counted(self.workers, 'worker')}"
 
 
 def _sums(table: str, sign: str) -> str:

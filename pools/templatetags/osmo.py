@@ -61,6 +61,14 @@ _STATE_LABELS = {"FAILED_CANCELED": "CANCELED"}
 
 
 @register.filter
+def counting(number: Amount | None, words: str) -> str:
+    """`1 node`, `2 nodes`: a number with its word, or with the second of two words that a comma divides."""
+    one, _, many = words.partition(",")
+    text = signed(number) if isinstance(number, int) else number or 0
+    return f"{text} {one if number == 1 else many or one + 's'}"
+
+
+@register.filter
 def gpus(value: Gpus | None) -> str:
     """A number of GPUs: thousands apart, a true minus sign, `unlimited` (quotas only; see `signed`)."""
     if value is None:

@@ -14,6 +14,7 @@ from pools.admin.done_changes import sent_once
 from pools.domain.changes.command import fields_of, title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.values.counting import counted
 from pools.services.changes.dry_run import impact_body
 from pools.services.changes.shown_effects import (
     ShownChange,
@@ -135,7 +136,7 @@ def _cancelled(workflow: Workflow) -> str:
 def _shown_cancellation(workflows: Sequence[Workflow]) -> ShownChange:
     if len(workflows) == 1:
         return shown_command(CancelWorkflow(name=workflows[0].name))
-    return ShownChange(f"Cancel {len(workflows)} workflows", " ".join(sorted(row.name for row in workflows)))
+    return ShownChange(f"Cancel {counted(len(workflows), 'workflow')}", " ".join(sorted(row.name for row in workflows)))
 
 
 def _retry(actor: Actor, workflow: Workflow, form: forms.ServiceForm) -> tuple[Workflow, str]:
@@ -229,14 +230,16 @@ def _answer(
         show = admin.show_success if only.is_done else admin.show_warning
         show(request, only.message)
         return HttpResponseRedirect(only.address)
+    workflows = counted(len(results), "workflow")
     return admin.render_page(
         request,
         "osmo/work_action_results.html",
-        title=f"{action.verb} {len(results)} workflows",
+        title=f"{action.verb} {workflows}",
         crumbs=[("Workflows", back)],
         columns=RESULT_COLUMNS,
         results=results,
-        summary=f"{sum(each.is_done for each in results)} of {len(results)} workflows were {action.done}.",
+        summary=f"{sum(each.is_done for each in results)} of {workflows} {'was' if len(results) == 1 else 'were'} "
+        f"{action.done}.",
         back=back,
     )
 

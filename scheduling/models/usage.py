@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Q
 
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 from pools.models.audit import TransactionIdField
 from pools.models.triggers import NoTruncateTrigger, raise_message
 from scheduling.models.work_counters import COUNT_START
@@ -58,7 +59,7 @@ class QuotaSpan(FlavorColumn, SpanColumns):
         ]
 
     def __str__(self) -> str:
-        return f"{self.quota} GPUs of pool {self.pool_id}"
+        return f"{counted(self.quota, 'GPU')} of pool {self.pool_id}"
 
 
 class NodeSpan(FlavorColumn, SpanColumns):
@@ -75,7 +76,7 @@ class NodeSpan(FlavorColumn, SpanColumns):
         ]
 
     def __str__(self) -> str:
-        return f"{self.gpus} GPUs of node {self.node_id}"
+        return f"{counted(self.gpus, 'GPU')} of node {self.node_id}"
 
 
 class OfflineSpan(SpanColumns):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pools.domain.values.counting import counted
 from scheduling.moving_out.quotas import (
     ExportedCohort,
     ExportedPool,
@@ -68,7 +69,7 @@ def _export_pool(pool: ExportedPool, export: ForeignExport) -> None:
         left = sum(pool.remainder(flavor) for flavor in pool.flavors)
         export.lose(
             f"pools.{pool.name}",
-            f"work runs in queues without others below: the {left} GPUs that no subpool has are shared by its "
+            f"work runs in queues without others below: what no subpool has ({counted(left, 'GPU')}) is shared by its "
             "subpools, and work of the pool itself needs a queue of its own.",
         )
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pools.domain.configuration.pool_fields import IN_MAINTENANCE
 from pools.domain.configuration.pool_flavors import NEXT, PREEMPT, SWITCHES
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 from scheduling.moving_out.quotas import (
     ExportedCohort,
     ExportedPool,
@@ -77,10 +78,8 @@ def _export_pool(pool: ExportedPool, names: Mapping[str, str], export: ForeignEx
         export.lose(f"pools.{pool.name}.hold_after", "Kueue holds later work back for ever (StrictFIFO) or never.")
     for flavor, quota in pool.flavors.items():
         if not pool.cohort and quota.bound != quota.quota:
-            export.lose(
-                f"pools.{pool.name}",
-                f"without a cohort nobody borrows in Kueue: at most {quota.quota} GPUs ({flavor}).",
-            )
+            most = "without limit" if quota.quota is None else f"at most {counted(quota.quota, 'GPU')}"
+            export.lose(f"pools.{pool.name}", f"without a cohort nobody borrows in Kueue: {most} ({flavor}).")
         elif quota.maximum is not None:
             export.lose(f"pools.{pool.name}", f"the maximum {quota.maximum} ({flavor}) is a borrowingLimit there.")
     if not pool.subpools:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.values.counting import counted
 from scheduling.domain.judgement.podgroup_plan import (
     PlanAnswer,
     RankedViolationAnswer,
@@ -80,7 +81,7 @@ def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
     if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= bounds.members:
         return
     message = (
-        f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
+        f"{len(groups)} groups with {counted(len(pods), 'pod')} are too many for one answer: groups times pods may be "
         f"{bounds.members} at most here."
     )
     if bounds is WEB_BOUNDS:

@@ -9,6 +9,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef
 
 from pools.database.transactions import database_time, one_snapshot
+from pools.domain.values.counting import counted
 from pools.models import Backend
 from pools.selectors.change_tokens import GENERATION_SQL
 from pools.services.changes.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
@@ -243,7 +244,7 @@ def _check_elastic_gangs() -> Iterator[LedgerDifference]:
             message = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
             yield LedgerDifference("gang", message)
         if tree.min_amount(requested) != gang.gpus:
-            message = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(requested)}."
+            message = f"{label} counts {counted(gang.gpus, 'GPU')}, its minimum asks for {tree.min_amount(requested)}."
             yield LedgerDifference("size", message)
 
 

@@ -165,7 +165,11 @@ def import_file(
         return
     changed = [each["name"] for each in answer["subpools"]]
     names = f": {format_cell(first_of(changed))}" if changed else ""
-    print_answer(session, answer, lambda: f"{len(changed):,} of {len(quotas):,} subpools have new quotas{names}.")
+    print_answer(
+        session,
+        answer,
+        lambda: f"{len(changed):,} of {counted(len(quotas), 'subpool has', 'subpools have')} new quotas{names}.",
+    )
 
 
 def _read_quota_file(file: str) -> QuotaFile:
@@ -196,8 +200,8 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
         deadline = format_local_time(answer.get("drain_by"))
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
-            f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: {answer['used']} GPUs)."
-            f"{f' Deadline: {deadline}.' if deadline else ''}{ended}"
+            f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: "
+            f"{counted(answer['used'], 'GPU')}).{f' Deadline: {deadline}.' if deadline else ''}{ended}"
         )
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}.{ended}"
 

@@ -10,6 +10,7 @@ import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.local.file_faults import print_faults
+from pools.domain.values.counting import counted
 from scheduling.moving_in.options import REPORT_FILE, GuaranteeFrom, HistoryUse, ImportOptions, SourceKind
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def import_files(
     _print_lines(result, PartOutcome.TO_DECIDE)
     _print_lines(result, PartOutcome.NO_COUNTERPART)
     print(
-        f"{summary_text(result)}\n{folder}: {written} files written, {removed} removed; {REPORT_FILE} has every line."
+        f"{summary_text(result)}\n{folder}: {counted(written, 'file')} written, {removed} removed; {REPORT_FILE} has "
+        "every line."
     )
     print(f"Next: osmo-admin diff -f {folder}")
     raise typer.Exit(COMPLETE if result.is_complete else INCOMPLETE)

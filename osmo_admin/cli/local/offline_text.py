@@ -29,7 +29,8 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
     """What the changes of nodes do: work, quotas, queues."""
     nodes = counted(len(loss["nodes"]), "node")
     lines = [
-        f"{each['node']}: {each['gpus_before']} to {each['gpus']} GPUs; {each['held']} are held, {each['free']} free"
+        f"{each['node']}: {each['gpus_before']} to {counted(each['gpus'], 'GPU')}; {each['held']} are held, "
+        f"{each['free']} free"
         for each in loss["resized"]
     ]
     heads = ["Loses GPUs at once", "Queue", "GPUs", "Priority", "Afterwards"]
@@ -46,11 +47,11 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
         for each in loss["guarantees"]
     ]
     queues = [
-        f"{each['queue']}: {counted(each['gangs'], 'gang waits', 'gangs wait')} for {each['gpus']} GPUs, "
+        f"{each['queue']}: {counted(each['gangs'], 'gang waits', 'gangs wait')} for {counted(each['gpus'], 'GPU')}, "
         f"{each['gangs_before']} for {each['gpus_before']} before"
         for each in loss["queues"]
     ]
-    title = f"WITHOUT {nodes} ({loss['gpus']} GPUs)".upper() if loss["nodes"] else "NODES OF ANOTHER SIZE"
+    title = f"WITHOUT {nodes} ({counted(loss['gpus'], 'GPU')})".upper() if loss["nodes"] else "NODES OF ANOTHER SIZE"
     nothing = ["No work runs there."] if loss["nodes"] and not rows else []
     return [
         _section_text(title, [*lines, *nothing, *_table_lines(heads, rows)]),
@@ -96,8 +97,9 @@ def plan_text(answer: dict[str, Any]) -> str:
         ]
         for group in answer["sub_groups"]
     ]
+    kept = counted(answer["non_preemptible_pods"], "pod")
     sections = [
-        f"{state}, {answer['count']} of {answer['threshold']}; {answer['non_preemptible_pods']} pods not preemptible",
+        f"{state}, {answer['count']} of {answer['threshold']}; {kept} not preemptible",
         _section_text("SUB-GROUPS", _table_lines(["Name", "Parent", "Have", "State", "Needed now"], rows)),
         _section_text("TO EVICT, STALE", [", ".join(answer["to_evict"])] if answer["to_evict"] else []),
         _section_text("NEXT", [", ".join(answer["next"])] if answer["next"] else []),

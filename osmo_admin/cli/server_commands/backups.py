@@ -13,6 +13,7 @@ import typer
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.ops.files.data_directory import DataDirectory, write_private_file
 from osmo_admin.ops.programs.errors import OperationError
+from pools.domain.values.counting import counted
 
 IdentityOption = Annotated[
     Path | None,
@@ -41,7 +42,8 @@ def backup(
     recipients = recipient or []
     manifest = making.make_backup(folder, recipients=recipients)
     print(
-        f"Backup in {folder}: {manifest.size} bytes, {sum(manifest.rows.values())} rows, of {manifest.made_at}"
+        f"Backup in {folder}: {counted(manifest.size, 'byte')}, {counted(sum(manifest.rows.values()), 'row')}, of "
+        f"{manifest.made_at}"
         f"{', encrypted' if manifest.is_encrypted else ''}."
     )
     if secrets is None:

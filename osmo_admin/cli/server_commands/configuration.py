@@ -85,7 +85,7 @@ def export(
     if form is not ExportFormat.GIT:
         raise typer.Exit(_export_objects(folder, form, export.objects, backend))
     written, removed = write_folder(folder, export.objects, left_out=export.left_out)
-    print(f"{folder}: {written} files written, {removed} removed.")
+    print(f"{folder}: {counted(written, 'file')} written, {removed} removed.")
     if export.left_out:
         roles = ", ".join(sorted(name for _, name in export.left_out))
         print(f"Not written, because groups of a provider give them: {roles}.")

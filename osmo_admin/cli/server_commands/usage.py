@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+from pools.domain.values.counting import counted
 
 app = typer.Typer(help="The record of use.", no_args_is_help=True)
 
@@ -21,4 +22,4 @@ def rebuild(data_dir: DataDirOption = None) -> None:
     from scheduling.services.usage import rebuild as rebuild_usage
 
     hours = rebuild_usage()
-    print(f"The record of use is computed again: {hours} hours.")
+    print(f"The record of use is computed again: {counted(hours, 'hour')}.")

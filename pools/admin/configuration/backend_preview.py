@@ -127,7 +127,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     old, new, name = before[CONFIGS], after[CONFIGS], after["name"]
     capacity = after["capacity"]
     if old is None:
-        gpus = f" with {capacity.gpus} GPUs" if capacity and capacity.gpus else ""
+        gpus = f" with {counted(capacity.gpus, 'GPU')}" if capacity and capacity.gpus else ""
         yield f"Cluster {name} is added{gpus}; no pool is on it yet."
         if "sync_mode" in new:
             yield f"The connection is tried at once. {_mode_effect(new)}"
@@ -138,8 +138,8 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     former = before["capacity"]
     if capacity and former and capacity.gpus != former.gpus:
         yield (
-            f"Its nodes have {capacity.gpus or 0} GPUs instead of {former.gpus or 0}; the quotas of its pools are "
-            f"{capacity.quota} together."
+            f"Its nodes have {counted(capacity.gpus or 0, 'GPU')} instead of {former.gpus or 0}; the quotas of its "
+            f"pools are {capacity.quota} together."
         )
     yield from _flavor_messages(before["node_flavors"], after["node_flavors"])
     if new["offline"] and not old["offline"]:

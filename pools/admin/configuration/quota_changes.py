@@ -249,5 +249,5 @@ def _pool_form(present: Mapping[str, int | Mapping[str, int]]) -> type[ChangeFor
 def _success_message(result: QuotasResult) -> str:
     changed = [f"{each.row.name} {each.subpool.quota}" for each in result.changed]
     if len(changed) > 5:
-        return f"{len(changed)} subpools have new quotas now."
+        return f"{counted(len(changed), 'subpool has', 'subpools have')} new quotas now."
     return f"New quotas in GPUs: {', '.join(changed)}." if changed else "No quota was changed."

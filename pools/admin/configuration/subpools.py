@@ -270,7 +270,7 @@ def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
     end, after = result.subpool.until, result.subpool.quota_after
     if end is None:
         return ()
-    return (f"At {minute_text(end)} it is {after} GPUs again, without stopping running work.",)
+    return (f"At {minute_text(end)} it is {counted(after or 0, 'GPU')} again, without stopping running work.",)
 
 
 def _unavailable_reason(kind: type[SubpoolChange], row: Pool, required: SubpoolState) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from pools.domain.shortage.degraded import DegradedRule, Promise
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 
 DRAIN_TAINT: Final = "osmo-admin/drained"
 """The taint of a simulated node that is drained."""
@@ -107,9 +108,9 @@ def _excesses(capacity: BackendCapacity) -> Iterator[str]:
     for flavor, each in capacity.by_flavor.items():
         if each.excess:
             kind = f"{flavor} " if capacity.flavors else ""
-            unit = "parts of GPUs" if each.is_of_parts else "GPUs"
+            one, many = ("part of GPUs", "parts of GPUs") if each.is_of_parts else ("GPU", "GPUs")
             yield (
-                f"{each.gpus} {kind}{unit}{note}, and the quotas of its pools are {each.quota} together, "
-                f"{each.excess} more"
+                f"{counted(each.gpus, kind + one, kind + many)}{note}, and the quotas of its pools are {each.quota} "
+                f"together, {each.excess} more"
             )
             note = ""

@@ -116,14 +116,14 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
             return f"Cluster {found.backend} has too few usable GPUs {where}. {shares}"
         why = ", while nodes are drained" if found.drained else ""
         return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
-    lost = f"{found.usable} of its {found.gpus} GPUs" if found.usable < found.gpus else f"{found.gpus} GPUs"
+    lost = f"{found.usable} of its " * (found.usable < found.gpus) + counted(found.gpus, "GPU")
     where = " in some flavors" if found.has_flavors else " on the platforms of some pools"
     by_platform = where if found.usable >= found.quota else ""
     if found.drained:
         lost += f" ({found.drained} are on drained nodes)"
     return (
         f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
-        f"{found.missing} GPUs are missing{by_platform}. {shares}"
+        f"{counted(found.missing, 'GPU is', 'GPUs are')} missing{by_platform}. {shares}"
     )
 
 

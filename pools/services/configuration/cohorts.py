@@ -203,7 +203,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     mark_cycles()
     added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
     warnings = [*(debt_message(debt) for debt in added_debts), *_uncounted_quota_warnings(settings)]
-    own = _own_gpus(columns["quotas"])
+    own = _own_gpus(stored_from_rows(settings.quotas))
     return CohortResult(get_cohort(name), (*warnings, *(_excess_warnings(row, own) if own > own_before else ())))
 
 

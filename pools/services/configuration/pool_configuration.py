@@ -223,11 +223,11 @@ def _left_of(kind: PoolBalance) -> str:
     """What subpools and work still have of a flavor, in words."""
     draining = sum(part.last_quota for part in kind.subpools if part.state is SubpoolState.DELETING)
     parts = (
-        (kind.allocated, "its subpools have {} GPUs of it"),
-        (draining, "subpools that drain have {} GPUs of it"),
-        (kind.total_usage, "its work holds {} GPUs of it"),
+        (kind.allocated, "its subpools have {} of it"),
+        (draining, "subpools that drain have {} of it"),
+        (kind.total_usage, "its work holds {} of it"),
     )
-    return ", ".join(text.format(gpus) for gpus, text in parts if gpus)
+    return ", ".join(text.format(counted(gpus, "GPU")) for gpus, text in parts if gpus)
 
 
 def _drain_violation(facts: PoolBalance) -> Violation | None:

@@ -23,6 +23,7 @@ from pools.domain.people.roles import SYSTEM, Actor, Permission
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
@@ -326,16 +327,16 @@ def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, u
     for flavor, gpus in lasting.by_flavor.items():
         if (quota := asked.by_flavor.get(flavor, 0)) < gpus:
             message = (
-                f"A temporary quota of {quota} {flavor} GPUs is below the lasting quota of {row.name}, {gpus}. Only a "
-                f"raise can be temporary. Ask for at least {gpus}, or leave the end out."
+                f"A temporary quota of {counted(quota, f'{flavor} GPU')} is below the lasting quota of {row.name}, "
+                f"{gpus}. Only a raise can be temporary. Ask for at least {gpus}, or leave the end out."
             )
             numbers = (("flavor", flavor), ("requested", quota), ("lasting", gpus))
             raise BadInput.of([Violation(f"quotas.{flavor}", Fault.TEMPORARY_CUT, message, numbers=numbers)])
     if asked.gpus <= lasting.gpus:
         message = (
-            f"A temporary quota of {asked.gpus} GPUs is not above the lasting quota of {row.name}, {lasting.gpus}. "
-            f"Only a raise can be temporary: at its end {row.name} would need GPUs that another subpool may own by "
-            f"then. Ask for more than {lasting.gpus}, or leave the end out."
+            f"A temporary quota of {counted(asked.gpus, 'GPU')} is not above the lasting quota of {row.name}, "
+            f"{lasting.gpus}. Only a raise can be temporary: at its end {row.name} would need GPUs that another "
+            f"subpool may own by then. Ask for more than {lasting.gpus}, or leave the end out."
         )
         raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting.gpus),))])
 

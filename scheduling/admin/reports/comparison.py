@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.errors import BadInput, Fault, NotFound, Violation
+from pools.domain.values.counting import counted
 from scheduling.models import Workflow
 from scheduling.selectors.reports.comparison import MAX_LINES, compare_workflows
 from scheduling.selectors.work.workflows import get_visible_workflow
@@ -20,7 +21,7 @@ def comparison_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     names = [name.strip() for name in request.GET.getlist("name") if name.strip()]
     if len(names) > 2:
-        message = f"{len(names)} workflows are chosen; two can be compared. Choose two."
+        message = f"{counted(len(names), 'workflow is', 'workflows are')} chosen; two can be compared. Choose two."
         raise BadInput(message, [Violation("name", Fault.TOO_MANY, message)])
     context: dict[str, object] = {"names": [*names, "", ""][:2], "max_lines": MAX_LINES}
     try:

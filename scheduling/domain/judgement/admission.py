@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pools.domain.errors import Fault, Violation, joined_messages
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, amount_text, as_json
+from pools.domain.values.counting import counted
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds
 from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import ReasonCode
@@ -170,8 +171,8 @@ def _asks(flavor: str, requested: int, *, is_only: bool) -> str:
     """The beginning of a line: one of several stands below a sentence that names the gang."""
     if is_only:
         kind = "" if flavor == DEFAULT_FLAVOR else f"{flavor} "
-        return f"The largest gang asks for {requested} {kind}GPUs at once"
-    return f"{flavor}: it asks for {requested} GPUs at once"
+        return f"The largest gang asks for {counted(requested, f'{kind}GPU')} at once"
+    return f"{flavor}: it asks for {counted(requested, 'GPU')} at once"
 
 
 def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:

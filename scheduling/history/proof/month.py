@@ -71,7 +71,7 @@ def begin_sentence(month: ProvedMonth, trace: Trace) -> str:
         left = sum(job.gpus * min(job.duration, record.ended - at) for job, record in warm)
         running = sum(job.gpus for job, record in warm if record.ended - job.duration < at)
         return (
-            f"{counted(len(warm), 'job')} ran (on {running:,} GPUs) or waited at "
+            f"{counted(len(warm), 'job')} ran (on {counted(running, 'GPU')}) or waited at "
             f"{at_text}: so "
             f"they do in the replay. They are left out of the sums, with the {_hours(left)} that they still ran."
         )

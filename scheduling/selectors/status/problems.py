@@ -279,7 +279,7 @@ def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iter
     for backend, found in pools.items():
         gpus = sum(each.gpus for each in waiting if each.backend == backend)
         listed = ", ".join(f"{each.pool} {each.idle} of {each.quota}" for each in found[:MAX_NAMED])
-        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {gpus} GPUs waits."
+        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {counted(gpus, 'GPU')} waits."
         numbers = {"idle": sum(each.idle for each in found), "waiting": gpus}
         yield Problem(ProblemCode.IDLE_QUOTA, f"backend/{backend}", message, False, None, numbers)
 

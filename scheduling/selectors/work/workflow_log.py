@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pools.domain.values.counting import counted
 from pools.models import AuditEntry
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, Workflow
@@ -50,7 +51,7 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
         if start := starts.get(group.pk):
             found.append(LogLine(start.time, group.name, start.message))
         if group.ready_at:
-            found.append(LogLine(group.ready_at, group.name, f"waits for {group.gpus} GPUs"))
+            found.append(LogLine(group.ready_at, group.name, f"waits for {counted(group.gpus, 'GPU')}"))
         if group.end_time and not group.start_time:
             found.append(
                 LogLine(group.end_time, group.name, f"never started: {group.status} {group.failure_message}".strip())

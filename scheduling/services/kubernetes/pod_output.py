@@ -17,6 +17,7 @@ from typing import Self
 
 from django.db import close_old_connections
 
+from pools.domain.values.counting import counted
 from pools.models import Backend
 from pools.selectors.clusters import is_observed
 from scheduling.domain.cluster.naming import host_name, pod_group_name, pod_name
@@ -74,7 +75,7 @@ def read_output(backend: Backend, attempts: Sequence[Task], *, last: int = MAX_L
                 return
             yield from _read_pod(reading.cluster, backend.namespace, task, min(last, MAX_LINES))
     if len(dispatched) > MAX_PODS:
-        yield f"The first {MAX_PODS} of {len(dispatched)} pods: ask for the others with task_name.\n"
+        yield f"The first {MAX_PODS} of {counted(len(dispatched), 'pod')}: ask for the others with task_name.\n"
 
 
 def observed_output(attempts: Sequence[Task]) -> list[str]:
@@ -90,7 +91,7 @@ def observed_output(attempts: Sequence[Task]) -> list[str]:
     lines = [names.get(str(task.pk)) or f"[{attempt_label(task)}] {_without_pod(task)}" for task in shown]
     more = len(attempts) - len(shown)
     return lines + (
-        [f"The first {MAX_PODS} of {len(attempts)} pods: ask for the others with task_name."] if more else []
+        [f"The first {MAX_PODS} of {counted(len(attempts), 'pod')}: ask for the others with task_name."] if more else []
     )
 
 

@@ -128,7 +128,11 @@ def batch_refusal(
     listed = found[:MAX_DETAILS]
     if unlisted > 0:
         listed.append(
-            Violation("workflows", Fault.MORE, f"{unlisted} more faults are not listed. Correct these first.")
+            Violation(
+                "workflows",
+                Fault.MORE,
+                f"{counted(unlisted, 'more fault is', 'more faults are')} not listed. Correct these first.",
+            )
         )
     if unread:
         text = f"The {unread} workflows after it were" if unread > 1 else "The workflow after it was"
@@ -136,7 +140,7 @@ def batch_refusal(
             Violation("workflows", Fault.NOT_READ, f"{text} not read: a template was too slow. Correct it first.")
         )
     message = (
-        f"{refused} of {len(faults) + unread} workflows cannot be submitted, so none was: "
+        f"{refused} of {counted(len(faults) + unread, 'workflow')} cannot be submitted, so none was: "
         f"{_location_text(found[0])}{found[0].message}"
     )
     return BadInput(message, listed, error_code=error_code or _error_code(found))

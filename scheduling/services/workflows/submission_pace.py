@@ -10,6 +10,7 @@ from django.conf import settings
 from pools.database.statements import execute_sql
 from pools.domain.errors import BadInput, DomainError, ErrorCode, Fault, Throttled, Violation
 from pools.domain.people.roles import Actor
+from pools.domain.values.counting import counted
 
 _PACE_SQL = """
     SELECT count(*), ceil(extract(epoch FROM
@@ -27,8 +28,8 @@ def find_pace_refusal(actor: Actor, requested: int) -> DomainError | None:
         return None
     if requested > limit:
         message = (
-            f"The request has {requested} workflows; a user submits at most {limit} a minute here. Nothing was stored: "
-            "send fewer at a time."
+            f"The request has {counted(requested, 'workflow')}; a user submits at most {limit} a minute here. Nothing "
+            "was stored: send fewer at a time."
         )
         numbers: tuple[tuple[str, int], ...] = (("requested", requested), ("limit", limit))
         violation = Violation("workflow", Fault.TOO_MANY_IN_REQUEST, message, numbers=numbers)
@@ -40,8 +41,9 @@ def find_pace_refusal(actor: Actor, requested: int) -> DomainError | None:
     submitted -= requested
     pause = max(int(seconds), 1)
     message = (
-        f"{actor.username} has submitted {submitted} workflows within a minute; with the {requested} of this request "
-        f"there would be more than {limit}, the most of one user. Nothing was stored: try again in {pause} s."
+        f"{actor.username} has submitted {counted(submitted, 'workflow')} within a minute; with the {requested} of "
+        f"this request there would be more than {limit}, the most of one user. Nothing was stored: "
+        f"try again in {pause} s."
     )
     numbers = (("submitted", submitted), ("requested", requested), ("limit", limit))
     violation = Violation("workflow", Fault.TOO_MANY_SUBMISSIONS, message, numbers=numbers)

@@ -9,7 +9,7 @@ import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
 from pools.selectors.gpu_usage import apart
-from pools.templatetags.osmo import ago, badge, exact, gpus, lasting, marked, signed, span, tone, usage_bar
+from pools.templatetags.osmo import ago, badge, counting, exact, gpus, lasting, marked, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -146,3 +146,12 @@ def test_a_normal_state_is_quiet_and_what_differs_has_a_colour() -> None:
 )
 def test_amounts_of_gpu_quota_have_their_thousands_apart(text: str, shown: str) -> None:
     assert apart(text) == shown
+
+
+def test_a_number_with_its_word() -> None:
+    assert [counting(number, "GPU") for number in (0, 1, 1234)] == [
+        "0 GPUs",
+        "1 GPU",
+        "1\N{NARROW NO-BREAK SPACE}234 GPUs",
+    ]
+    assert [counting(number, "is,are") for number in (1, 2)] == ["1 is", "2 are"]

@@ -14,6 +14,7 @@ from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, format_cell, list_table, local_time
 from osmo_admin.cli.text.start_text import start_cell
+from pools.domain.values.counting import counted
 from scheduling.domain.list_columns import RECEIPT_COLUMNS
 
 SECONDS_PER_HOUR = 3600
@@ -75,7 +76,7 @@ def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if each["spared"]:
         stayed: dict[str, list[str]] = {}
         for other in each["spared"]:
-            stayed.setdefault(other["reason"], []).append(f"{other['gang']} ({other['gpus']} GPUs)")
+            stayed.setdefault(other["reason"], []).append(f"{other['gang']} ({counted(other['gpus'], 'GPU')})")
         others = [f"{', '.join(works)}: {reason}" for reason, works in stayed.items()]
         yield "Could Also Have Gone", "; ".join(others) + ("; and more" if each["more_spared"] else "")
     yield "Said", each["note"]
