@@ -107,9 +107,11 @@ def write_pools(
         desired.append(_DesiredPool(name, body, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
     left = {each.name: _leave_observed_cluster(each, backends) for each in desired if each.row is not None}
-    facts = read_balances(rows.values())
+    facts, unread = read_balances(rows.values()), {fault.path for fault in faults}
     for each in desired:
-        faults += _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
+        broken = _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
+        # What could not be read has another value than the one that was given, and is not judged.
+        faults += [fault for fault in broken if fault.path not in unread]
     raise_violations(faults)
     require_no_approvals([(each.row, each.settings, each.path) for each in desired if each.row is not None])
     results = _write(desired, facts, backends)

@@ -187,6 +187,8 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2,147,483,647."]
     pool = root.post("/pools/team/configuration", {**POOL, "maximum": "many", "step": "preview"}, follow=True)
     (maximum,) = pool.context["form"].errors["maximum"]
+    pool = root.post("/pools/team/configuration", {**POOL, "guarantee": "many", "step": "preview"}, follow=True)
+    assert len(pool.context["form"].errors["guarantee"]) == 1, "only that it cannot be read"
     assert maximum.endswith("from 0 to 2,147,483,647, not a text. An empty box means: no limit.")
     typed = {"namespace": "ns", "victims": "youngest", "nodes": "n0 8\n\nn1", "step": "preview"}
     backend = root.post("/clusters/sim/configuration", typed, follow=True)
