@@ -40,7 +40,7 @@ def test_targets(osmo, stub):
 def test_add(osmo, stub):
     stub.on("POST", TARGETS, {"target": TARGET, "secret": "whsec_x"})
     result = osmo("notice", "add", "ci", "webhook", "https://ci.example.com/h", "--kinds", "drain", "preempted")
-    assert result.stdout == "Target ci added with the number 7.\nSecret: whsec_x\n"
+    assert result.stdout == "Destination ci added with the number 7.\nSecret: whsec_x\n"
     assert "will not be shown again" in result.stderr
     assert stub.last.body == {
         "name": "ci", "channel": "webhook", "address": "https://ci.example.com/h", "kinds": ["drain", "preempted"],
@@ -61,7 +61,7 @@ def test_set_test_secret_and_delete(osmo, stub):
     stub.on("POST", f"{TARGETS}/7/secret", {"secret": "whsec_y"})
     assert osmo.ok("notice", "secret", "7") == "Secret: whsec_y\n"
     stub.on("DELETE", f"{TARGETS}/7", None)
-    assert osmo.ok("notice", "delete", "7", "--yes") == "Target 7 deleted.\n"
+    assert osmo.ok("notice", "delete", "7", "--yes") == "Destination 7 deleted.\n"
 
 
 def test_list_and_replay(osmo, stub):
