@@ -78,9 +78,9 @@ openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
 
 reference: setup-dev ## write docs/client.md, docs/error-codes.md, docs/settings.md and deploy/osmo-admin.env
-	@$(BIN)/python -m osmo_admin.cli.reference > docs/client.md
-	@$(BIN)/python -m osmo_admin.api_document.error_codes > docs/error-codes.md
-	@env -u OSMO_SECURE $(BIN)/python -m osmo_admin.settings_page deploy/osmo-admin.env > docs/settings.md
+	@$(BIN)/python -m scripts.reference.client > docs/client.md
+	@$(BIN)/python -m scripts.reference.error_codes > docs/error-codes.md
+	@env -u OSMO_SECURE $(BIN)/python -m scripts.reference.settings deploy/osmo-admin.env > docs/settings.md
 
 client: setup-dev ## build the typed Python client from docs/openapi.yaml, into dist/
 	@cd client && "$(abspath $(BIN))/python" -m hatchling build -t wheel -d "$(CURDIR)/dist"

@@ -19,7 +19,7 @@ from osmo_admin import provider_env
 from osmo_admin.cli.server import app
 from osmo_admin.env import SECTIONS, load_environment
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.settings_page import render_settings, render_settings_file
+from scripts.reference.settings import render_settings, render_settings_file
 from tests.support.services import ROOT
 
 DEPLOY = ROOT / "deploy"

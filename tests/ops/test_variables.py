@@ -12,11 +12,11 @@ import pytest
 from django.conf import settings
 
 from osmo_admin import checks
-from osmo_admin.cli.reference import render_reference
 from osmo_admin.env import SECTIONS
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.settings_page import render_settings
 from osmo_admin.variables import OTHERS, unknown_variables
+from scripts.reference.client import render_reference
+from scripts.reference.settings import render_settings
 from tests.support import database
 from tests.support.services import ROOT, Services
 from tests.support.stack import SECRET_KEY

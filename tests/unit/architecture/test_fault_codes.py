@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from osmo_admin.api_document.error_codes import render_error_codes
 from pools.domain.errors import Fault
+from scripts.reference.error_codes import render_error_codes
 
 ROOT = Path(__file__).resolve().parents[3]
 HOME = ROOT / "pools/domain/errors.py"

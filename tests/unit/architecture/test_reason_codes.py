@@ -7,8 +7,8 @@ import ast
 import re
 from pathlib import Path
 
-from osmo_admin.api_document.error_codes import render_error_codes
 from scheduling.domain.reason_codes import ReasonCode
+from scripts.reference.error_codes import render_error_codes
 
 ROOT = Path(__file__).resolve().parents[3]
 HOME = ROOT / "scheduling/domain/reason_codes.py"

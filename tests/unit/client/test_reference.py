@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.base.help_text import EXAMPLE, SHARED_VARIABLES, example_of
 from osmo_admin.cli.client import SECTIONS, app
-from osmo_admin.cli.reference import render_reference
+from scripts.reference.client import render_reference
 
 WITHOUT_VARIABLE = {"--version", "--help", "--install-completion", "--show-completion"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
@@ -88,4 +89,4 @@ def _paragraphs(text: str | None) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(render_reference(), end="")
+    sys.stdout.write(render_reference())
