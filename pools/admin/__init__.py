@@ -3,17 +3,3 @@
 from pools.admin import audit
 from pools.admin.configuration import approvals, backends, cohorts, gpu_quota, pools
 from pools.admin.people import inbox, notices, saved_views, tokens, users
-
-__all__ = [
-    "approvals",
-    "audit",
-    "backends",
-    "cohorts",
-    "gpu_quota",
-    "inbox",
-    "notices",
-    "pools",
-    "saved_views",
-    "tokens",
-    "users",
-]

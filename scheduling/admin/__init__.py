@@ -12,18 +12,3 @@ from scheduling.admin import (
 )
 from scheduling.admin.imports import import_page
 from scheduling.admin.reports import differences, history_replays, usage
-
-__all__ = [
-    "admission_webhooks",
-    "background_jobs",
-    "cluster_sync",
-    "decisions",
-    "differences",
-    "history_replays",
-    "import_page",
-    "nodes",
-    "outcomes",
-    "scheduler_settings",
-    "usage",
-    "workflows",
-]

@@ -15,17 +15,6 @@ from scheduling.scenario.batch import Batch, add_lines, answer_sources
 from scheduling.scenario.parse import Scenario, ScenarioError, parse_scenario
 from scheduling.structured_yaml.value_reader import read_documents
 
-__all__ = [
-    "Scenario",
-    "ScenarioError",
-    "answer",
-    "answer_document",
-    "parse",
-    "render_answer",
-    "simulate",
-    "to_scenario",
-]
-
 SCENARIO_ERROR_CODE = "SCENARIO"
 
 
