@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from pools.domain.errors import Fault
 from pools.domain.structured_input import Dialect, ValueReader
 from pools.domain.values.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
-from pools.domain.values.scalars import BOOLEANS
-from scheduling.specs.whole_numbers import parse_whole_number
+from pools.domain.values.scalars import BOOLEANS, whole_number
 from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 MAX_FAULTS = 100
@@ -37,7 +36,8 @@ class _WorkflowFile(Dialect):
         return BOOLEANS.get(value.text) if isinstance(value, ScalarNode) else None
 
     def whole_number(self, value: Node) -> int | None:
-        return parse_whole_number(value.text) if isinstance(value, ScalarNode) else None
+        number = whole_number(value.text) if isinstance(value, ScalarNode) else None
+        return number if number is not None and 0 <= number <= MAX_UNITS else None
 
     def entries(self, value: Node) -> Iterator[tuple[str, Node, int | None]] | None:
         if not isinstance(value, MapNode):

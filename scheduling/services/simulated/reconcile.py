@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TypedDict
 
 from django.db.models import QuerySet
@@ -33,7 +34,7 @@ from scheduling.locking import (
     hold_backend_lock,
     hold_long_work_turn,
 )
-from scheduling.models import Task
+from scheduling.models import SchedulingCycle, Task
 from scheduling.selectors.queue.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
 from scheduling.services.simulated.apply_plan import PlanExecution, StepBody
@@ -51,7 +52,6 @@ from scheduling.services.simulated.dirty import (
     take_snapshot,
 )
 from scheduling.services.simulated.end_due import due_groups, end_due_groups
-from scheduling.services.simulated.order_seen import seen_by_cycle
 from scheduling.services.simulated.promised_starts import find_promise_changes, read_bounds, save_promise_changes
 from scheduling.services.simulated.shown_effects import (
     judge_open_effects,
@@ -274,7 +274,7 @@ class Reconciliation:
         self, live: LiveFacts, plan: CycleResult, snapshot: SchedulingSnapshot, new_since: str | None = None
     ) -> PlanExecution:
         now = database_time()
-        cycle = seen_by_cycle(self._backend, live, now, snapshot.seen, new_since)
+        cycle = _seen_by_cycle(self._backend, live, now, snapshot.seen, new_since)
         execution = PlanExecution(self._backend, live, plan.world, now, cycle)
         execution.apply(plan.steps)
         execution.as_planned &= plan.has_converged
@@ -299,3 +299,17 @@ def _partly_started(workflows: Collection[str]) -> QuerySet[Task]:
     return Task.objects.filter(
         group__workflow__name__in=workflows, group__status=TaskStatus.RUNNING, status=TaskStatus.SCHEDULING
     )
+
+
+def _seen_by_cycle(
+    backend: Backend, live: LiveFacts, now: datetime, snapshot: str | None, new_since: str | None
+) -> SchedulingCycle:
+    """The row of a cycle that read these facts, not yet saved, for a replay that judges in the same order
+    (:mod:`scheduling.history.replay.seen_order`). `now` is the time of its decisions."""
+    policy = live.facts.policy
+    judged_at = now if policy is None else datetime.fromtimestamp(int(policy.now), tz=UTC)
+    reservations = () if policy is None else policy.reservations
+    return SchedulingCycle(
+        backend=backend, time=now, judged_at=judged_at, snapshot=snapshot, new_since=new_since,
+        reservations=[[each.gang, each.since, each.nodes, each.placed] for each in reservations],
+    )  # fmt: skip
