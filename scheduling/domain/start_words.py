@@ -23,15 +23,15 @@ _PARTS = ((5, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """The times by which 1, 5 and 9 of 10 such jobs start; None where too few sampled futures start it. `never`: none
-    does. `latest`: a time that a reservation makes certain; it replaces the forecast. `like`: the last scored forecasts
-    like this one; `in_time`: those whose work had started by their late time."""
+    """The times by which 1, 5 and 9 of 10 such jobs start; None where too few sampled futures start it. `never`: a
+    sentence where none does. `latest`: a time that a reservation makes certain; it replaces the forecast. `like`: the
+    last scored forecasts like this one; `in_time`: those whose work had started by their late time."""
 
     made_at: datetime | None = None
     p10: datetime | None = None
     p50: datetime | None = None
     p90: datetime | None = None
-    never: bool = False
+    never: str | None = None
     latest: datetime | None = None
     like: int = 0
     in_time: int = 0

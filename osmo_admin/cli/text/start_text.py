@@ -36,9 +36,7 @@ def _times(start: dict[str, Any] | None, reservation: dict[str, Any] | None) -> 
         return None if latest is None else StartTimes(latest=_time(latest))
     made_at, p10, p50, p90 = (_time(start.get(key)) for key in ("made_at", "p10", "p50", "p90"))
     record = start.get("record") or {"like": 0, "in_time": 0}
-    return StartTimes(
-        made_at, p10, p50, p90, bool(start.get("never")), _time(latest), record["like"], record["in_time"]
-    )
+    return StartTimes(made_at, p10, p50, p90, start.get("never"), _time(latest), record["like"], record["in_time"])
 
 
 def _now() -> datetime:

@@ -173,7 +173,7 @@ def start_body(start: GangStart | None) -> StartAnswer | None:
     if start is None:
         return None
     return {
-        "text": start_about_sentence(start.times, datetime.now(UTC)),
+        "text": start_about_sentence(start, datetime.now(UTC)),
         "p10": zoned_text(start.p10),
         "p50": zoned_text(start.p50),
         "p90": zoned_text(start.p90),

@@ -47,8 +47,8 @@ def starts_after_loss(backend: Backend, facts: ClusterFacts, wanted: Collection[
         p10, p50, p90 = sampled.times(known.now)
         record = sampled.record
         found[name] = GangStart(
-            p10, p50, p90, sampled.samples, known.now, sampled.never, record.like, record.in_time
-        )  # fmt: skip
+            known.now, p10, p50, p90, sampled.never, like=record.like, in_time=record.in_time, samples=sampled.samples
+        )
     return found
 
 

@@ -261,11 +261,13 @@ class _Question:
         sampled = sum_up(waits, self._facts.place_of_new(gangs), self._calibration)
         p10, p50, p90 = sampled.times(self._facts.now)
         record = sampled.record
-        return GangStart(p10, p50, p90, sampled.samples, made_at, sampled.never, record.like, record.in_time)
+        return GangStart(
+            made_at, p10, p50, p90, sampled.never, like=record.like, in_time=record.in_time, samples=sampled.samples
+        )
 
     def _start_now(self) -> GangStart:
         now = self._facts.now
-        return GangStart(now, now, now, 1, now, None)
+        return GangStart(now, now, now, now)
 
     def _with(self, proposed: Sequence[ProposedWork]) -> tuple[Present, list[list[str]]]:
         """The present with this work, and the names of its gangs."""

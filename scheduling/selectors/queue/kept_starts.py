@@ -42,32 +42,11 @@ _LAST_BEFORE_SQL = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class GangStart:
-    """When a gang is forecast to start: times by which it starts with that probability, from that number of sampled
-    futures. None where too few of them start it; `never` is a sentence where none does. `like`, `in_time`: how many of
-    the last forecasts like it could be scored, and came true. `latest`: a time that a reservation makes certain."""
+class GangStart(StartTimes):
+    """When a gang is forecast to start, from that number of sampled futures."""
 
-    p10: datetime | None
-    p50: datetime | None
-    p90: datetime | None
-    samples: int
     made_at: datetime
-    never: str | None
-    like: int = 0
-    in_time: int = 0
-    latest: datetime | None = None
-
-    @property
-    def is_now(self) -> bool:
-        """Whether it can start in the next pass, as things stand."""
-        return self.p90 is not None and self.p90 == self.made_at
-
-    @property
-    def times(self) -> StartTimes:
-        """The times from which the words about it are made."""
-        return StartTimes(
-            self.made_at, self.p10, self.p50, self.p90, self.never is not None, self.latest, self.like, self.in_time
-        )
+    samples: int = 1
 
 
 def read_kept_starts(promises: Mapping[UUID, StartPromise | None]) -> dict[UUID, GangStart]:
@@ -80,7 +59,7 @@ def _gang_start(
     p10: datetime | None, p50: datetime | None, p90: datetime | None, samples: int, made_at: datetime, never: str,
     like: int, in_time: int,
 ) -> GangStart:  # fmt: skip
-    return GangStart(p10, p50, p90, samples, made_at, never or None, like, in_time)
+    return GangStart(made_at, p10, p50, p90, never or None, like=like, in_time=in_time, samples=samples)
 
 
 def read_start_of_last_before(leaf: Pool, priority: Priority) -> GangStart | None:

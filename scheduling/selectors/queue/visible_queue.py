@@ -104,7 +104,7 @@ class WaitingGang:
     def start_times(self) -> StartTimes | None:
         """What is known of its start, for :mod:`scheduling.domain.start_words`."""
         if self.start is not None:
-            return self.start.times
+            return self.start
         held = self.reservation
         latest = held.latest_start if held is not None and held.is_certain else None
         return None if latest is None else StartTimes(latest=latest)

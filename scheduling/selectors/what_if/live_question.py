@@ -85,7 +85,7 @@ def _start_again(start: GangStart | None) -> StartAgainAnswer | None:
         return None
     p10, p50, p90 = (None if at is None else at.isoformat() for at in (start.p10, start.p50, start.p90))
     return {
-        "text": start.never or start_about_sentence(start.times, datetime.now(UTC)), "p10": p10, "p50": p50, "p90": p90
+        "text": start.never or start_about_sentence(start, datetime.now(UTC)), "p10": p10, "p50": p50, "p90": p90
     }  # fmt: skip
 
 
