@@ -63,13 +63,14 @@ _TAGS: Schema = {**array_of(TEXT), "description": "Tags of the revision that the
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer(Generic[CommandT, ResultT]):
-    """How the changes of one kind of object are answered: the result of the service, and the effect of a dry run, which
-    calls the function that it is given. `guard` refuses an address of another kind, and actors who may not change what
-    belongs to somebody else; with `guards_repetitions` it is called only before an answer is repeated, because it makes
-    a query that the service repeats. `repeat_secret` answers the repetition of a change whose answer had a secret,
-    which is not stored. A change that does not keep its answers is made again when a request is repeated."""
+    """How the changes of one kind of object are answered: `render` makes the body, or a response with headers, of
+    the result of the service, and `effect` is that of a dry run, which calls the function that it is given. `guard`
+    refuses an address of another kind, and actors who may not change what belongs to somebody else; with
+    `guards_repetitions` it is called only before an answer is repeated, because it makes a query that the service
+    repeats. `repeat_secret` answers the repetition of a change whose answer had a secret, which is not stored. A
+    change that does not keep its answers is made again when a request is repeated."""
 
-    render: Callable[[ResultT], Response]
+    render: Callable[[ResultT], object]
     effect: Callable[[CommandT, Callable[[], ResultT], Actor], EffectAnswer] | None = None
     guard: Callable[[Actor, Mapping[str, Any]], object] | None = None
     guards_repetitions: bool = False
@@ -77,9 +78,8 @@ class ChangeAnswer(Generic[CommandT, ResultT]):
     keeps_answers: bool = True
 
 
-def answer_nothing(_result: object) -> Response:
+def answer_nothing(_result: object) -> None:
     """The answer of a change about which there is nothing to say: `null`."""
-    return Response(None)
 
 
 def effect_on(
@@ -131,8 +131,8 @@ def answer_change(
             with previewing(shown_command(command), view.actor):
                 return Response(answer.effect(command, run, view.actor))
         with confirmed_effect(command, actor=view.actor, title=title_of(command), description=description):
-            result = run()
-        return answer.render(result)
+            answered = answer.render(run())
+        return answered if isinstance(answered, Response) else Response(answered)
 
     try:
         with confirming(shown_command(command), view.actor) if kind.has_preview and not is_preview else nullcontext():

@@ -101,9 +101,5 @@ def _decide(
     effect: Callable[[DecisionT, Callable[[], object], Actor], EffectAnswer],
 ) -> Response:
     # An approval of what changed meanwhile is noted in a transaction of its own: no stored answer can be around it.
-    answer = ChangeAnswer(partial(_render, view.actor), effect, keeps_answers=False)
+    answer = ChangeAnswer(partial(approval_body, actor=view.actor), effect, keeps_answers=False)
     return answer_change(view, kind, service, answer, {"approval": approval})
-
-
-def _render(actor: Actor, row: ApprovalRequest) -> Response:
-    return Response(approval_body(row, actor))

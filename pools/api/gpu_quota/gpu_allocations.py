@@ -133,14 +133,10 @@ def _require(actor: Actor, address: Mapping[str, Any]) -> None:
     require_namespace(actor, address["namespace"], Permission.POOL_MANAGE_WORK)
 
 
-def _render(row: GpuAllocation) -> Response:
-    return Response(allocation_body(row))
-
-
 def _state(command: AllocateWorker | WorkerChange, _: Actor) -> AllocationAnswer | None:
     return _find_body(command.namespace, command.id)
 
 
 ALLOCATION_CHANGES: ChangeAnswer[Any, GpuAllocation] = ChangeAnswer(
-    _render, effect_on(_state), guard=_require, guards_repetitions=True
+    allocation_body, effect_on(_state), guard=_require, guards_repetitions=True
 )

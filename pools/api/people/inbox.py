@@ -47,12 +47,12 @@ class MarkedAnswer(TypedDict):
     marked: int
 
 
-def _render_marked(count: int) -> Response:
-    return Response(MarkedAnswer(marked=count))
+def _marked_body(count: int) -> MarkedAnswer:
+    return {"marked": count}
 
 
-_MARK: ChangeAnswer[MarkRead, int] = ChangeAnswer(_render_marked)
-_MARK_ALL: ChangeAnswer[MarkAllRead, int] = ChangeAnswer(_render_marked)
+_MARK: ChangeAnswer[MarkRead, int] = ChangeAnswer(_marked_body)
+_MARK_ALL: ChangeAnswer[MarkAllRead, int] = ChangeAnswer(_marked_body)
 
 
 class Inbox(View):

@@ -122,25 +122,16 @@ def _left_bodies(command: DeleteTarget, actor: Actor) -> list[TargetAnswer]:
     return [target_body(row) for row in list_targets(actor).filter(pk=command.target)]
 
 
-def _render_new(made: tuple[NoticeTarget, str]) -> Response:
-    answer: NewTargetAnswer = {"target": target_body(made[0]), "secret": made[1] or None}
-    return Response(answer)
+def _new_body(made: tuple[NoticeTarget, str]) -> NewTargetAnswer:
+    return {"target": target_body(made[0]), "secret": made[1] or None}
 
 
-def _render_target(row: NoticeTarget) -> Response:
-    return Response(target_body(row))
+def _secret_body(secret: str) -> SecretAnswer:
+    return {"secret": secret}
 
 
-def _render_notice(row: Notice) -> Response:
-    return Response(notice_body(row))
-
-
-def _render_secret(secret: str) -> Response:
-    return Response(SecretAnswer(secret=secret))
-
-
-def _render_number(count: int) -> Response:
-    return Response(SentAgainAnswer(notices=count))
+def _number_body(count: int) -> SentAgainAnswer:
+    return {"notices": count}
 
 
 def _secret_was_shown(done: str) -> Conflict:
@@ -159,21 +150,60 @@ def _repeat_renewal(_: RenewSecret) -> Response:
     raise _secret_was_shown("The secret was replaced")
 
 
+def target_body(row: NoticeTarget) -> TargetAnswer:
+    """A destination as lists show it: never with its secrets."""
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "user": row.user.username if row.user else None,
+        "pool": row.pool.name if row.pool else None,
+        "channel": row.channel,
+        "address": row.user.email if row.is_profile and row.user else row.shown_address,
+        "kinds": row.kinds,
+        "pools": row.pools,
+        "quiet_hours": row.quiet_hours,
+        "enabled": row.is_enabled,
+        "follows_profile": row.is_profile,
+        "failures": row.failures,
+        "retry_at": zoned_text(row.retry_at) if row.retry_at else None,
+        "off_reason": row.off_reason,
+    }
+
+
+def notice_body(row: Notice) -> NoticeAnswer:
+    """A notice with what came of it."""
+    return {
+        "id": f"msg_{row.message_id.hex}",
+        "target": row.target_id,
+        "target_name": row.target.name,
+        "kind": row.kind,
+        "subject": row.subject,
+        "title": row.title,
+        "text": row.text,
+        "status": row.status,
+        "attempts": row.attempts,
+        "created_at": zoned_text(row.created_at),
+        "attempted_at": zoned_text(row.attempted_at) if row.attempted_at else None,
+        "ended_at": zoned_text(row.ended_at) if row.ended_at else None,
+        "error": row.error,
+    }
+
+
 _CREATION: ChangeAnswer[CreateTarget, tuple[NoticeTarget, str]] = ChangeAnswer(
-    _render_new, effect_on(_all_bodies), repeat_secret=_repeat_creation
+    _new_body, effect_on(_all_bodies), repeat_secret=_repeat_creation
 )
 _UPDATE: ChangeAnswer[UpdateTarget, NoticeTarget] = ChangeAnswer(
-    _render_target, effect_on(_one_body), guard=_require_owner
+    target_body, effect_on(_one_body), guard=_require_owner
 )
 _DELETION: ChangeAnswer[DeleteTarget, None] = ChangeAnswer(
     answer_nothing, effect_on(_left_bodies), guard=_require_owner
 )
-_TEST: ChangeAnswer[SendTest, Notice] = ChangeAnswer(_render_notice, guard=_require_owner)
+_TEST: ChangeAnswer[SendTest, Notice] = ChangeAnswer(notice_body, guard=_require_owner)
 _RENEWAL: ChangeAnswer[RenewSecret, str] = ChangeAnswer(
-    _render_secret, guard=_require_owner, repeat_secret=_repeat_renewal
+    _secret_body, guard=_require_owner, repeat_secret=_repeat_renewal
 )
-_REPLAY_DEAD: ChangeAnswer[ReplayDeadNotices, int] = ChangeAnswer(_render_number, guard=_require_owner)
-_REPLAY: ChangeAnswer[ReplayNotice, Notice] = ChangeAnswer(_render_notice)
+_REPLAY_DEAD: ChangeAnswer[ReplayDeadNotices, int] = ChangeAnswer(_number_body, guard=_require_owner)
+_REPLAY: ChangeAnswer[ReplayNotice, Notice] = ChangeAnswer(notice_body)
 
 
 class NoticeTargetList(View):
@@ -250,42 +280,3 @@ class NoticeReplay(View):
     @describe_change(ReplayNotice, answer=NoticeAnswer)
     def post(self, request: Request, notice: str) -> Response:
         return answer_change(self, ReplayNotice, replay_notice, _REPLAY, {"notice": notice})
-
-
-def target_body(row: NoticeTarget) -> TargetAnswer:
-    """A destination as lists show it: never with its secrets."""
-    return {
-        "id": row.pk,
-        "name": row.name,
-        "user": row.user.username if row.user else None,
-        "pool": row.pool.name if row.pool else None,
-        "channel": row.channel,
-        "address": row.user.email if row.is_profile and row.user else row.shown_address,
-        "kinds": row.kinds,
-        "pools": row.pools,
-        "quiet_hours": row.quiet_hours,
-        "enabled": row.is_enabled,
-        "follows_profile": row.is_profile,
-        "failures": row.failures,
-        "retry_at": zoned_text(row.retry_at) if row.retry_at else None,
-        "off_reason": row.off_reason,
-    }
-
-
-def notice_body(row: Notice) -> NoticeAnswer:
-    """A notice with what came of it."""
-    return {
-        "id": f"msg_{row.message_id.hex}",
-        "target": row.target_id,
-        "target_name": row.target.name,
-        "kind": row.kind,
-        "subject": row.subject,
-        "title": row.title,
-        "text": row.text,
-        "status": row.status,
-        "attempts": row.attempts,
-        "created_at": zoned_text(row.created_at),
-        "attempted_at": zoned_text(row.attempted_at) if row.attempted_at else None,
-        "ended_at": zoned_text(row.ended_at) if row.ended_at else None,
-        "error": row.error,
-    }

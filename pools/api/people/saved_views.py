@@ -44,11 +44,7 @@ def _bodies_of_list(command: ViewChange, actor: Actor) -> list[SavedViewAnswer]:
     return [_body(view) for view in list_views(actor, command.page)]
 
 
-def _render(view: SavedView) -> Response:
-    return Response(_body(view))
-
-
-_SAVING: ChangeAnswer[SaveView, SavedView] = ChangeAnswer(_render, effect_on(_bodies_of_list))
+_SAVING: ChangeAnswer[SaveView, SavedView] = ChangeAnswer(_body, effect_on(_bodies_of_list))
 _DELETION: ChangeAnswer[DeleteView, None] = ChangeAnswer(answer_nothing, effect_on(_bodies_of_list))
 
 

@@ -203,15 +203,10 @@ def _state(command: CreateUser | NamedUserChange, _: Actor) -> UserWithRolesAnsw
     return _with_roles(user) if user else None
 
 
-def _render_user(user: User) -> Response:
-    return Response(user_body(user))
+def _grant_body(row: RoleAssignment) -> GrantedRoleAnswer:
+    return {"user_id": row.user.username, **_role_body(row)}
 
 
-def _render_grant(row: RoleAssignment) -> Response:
-    answer: GrantedRoleAnswer = {"user_id": row.user.username, **_role_body(row)}
-    return Response(answer)
-
-
-_CREATION: ChangeAnswer[CreateUser, User] = ChangeAnswer(_render_user, effect_on(_state))
-_GRANT: ChangeAnswer[GrantRole, RoleAssignment] = ChangeAnswer(_render_grant, effect_on(_state))
+_CREATION: ChangeAnswer[CreateUser, User] = ChangeAnswer(user_body, effect_on(_state))
+_GRANT: ChangeAnswer[GrantRole, RoleAssignment] = ChangeAnswer(_grant_body, effect_on(_state))
 _REMOVAL: ChangeAnswer[Any, None] = ChangeAnswer(answer_nothing, effect_on(_state))

@@ -174,11 +174,7 @@ def _care_state(command: NodeChange, actor: Actor) -> NodeCareAnswer | None:
     return next((_care_body(node) for node in rows), None)
 
 
-def _render_care(node: Node) -> Response:
-    return Response(_care_body(node))
-
-
-_CARE: ChangeAnswer[Any, Node] = ChangeAnswer(_render_care, effect_on(_care_state))
+_CARE: ChangeAnswer[Any, Node] = ChangeAnswer(_care_body, effect_on(_care_state))
 
 
 class NodeDrain(View):

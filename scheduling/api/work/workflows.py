@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change
 from pools.api.questions import parameters_of, read_query
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
@@ -93,15 +93,16 @@ class WorkflowNameAnswer(TypedDict):
     name: str
 
 
+def _name_body(workflow: Workflow) -> WorkflowNameAnswer:
+    return {"name": workflow.name}
+
+
 class WorkflowCancel(View):
     """The cancellation of an active workflow, by its owner or an admin of the pool."""
 
     @describe_change(CancelWorkflow, answer=WorkflowNameAnswer)
     def post(self, request: Request, name: str) -> Response:
-        return _answer_change(self, CancelWorkflow, cancel_workflow, self._render, require_own_or_manage)
-
-    def _render(self, workflow: Workflow) -> Response:
-        return Response(WorkflowNameAnswer(name=workflow.name))
+        return _answer_change(self, CancelWorkflow, cancel_workflow, _name_body, require_own_or_manage)
 
 
 class WorkflowEnd(View):
@@ -109,10 +110,10 @@ class WorkflowEnd(View):
 
     @describe_change(EndWorkflow, required=["status"], answer=WorkflowAnswer)
     def post(self, request: Request, name: str) -> Response:
-        return _answer_change(self, EndWorkflow, end_workflow, self._render, require_manage)
+        return _answer_change(self, EndWorkflow, end_workflow, self._body, require_manage)
 
-    def _render(self, workflow: Workflow) -> Response:
-        return Response(_workflow_body(self, workflow.name))
+    def _body(self, workflow: Workflow) -> WorkflowAnswer:
+        return _workflow_body(self, workflow.name)
 
 
 class WorkflowTags(View):
@@ -120,10 +121,7 @@ class WorkflowTags(View):
 
     @describe_change(TagWorkflow, answer=NULL)
     def post(self, request: Request, name: str) -> Response:
-        return _answer_change(self, TagWorkflow, tag_workflow, self._render, require_own_or_manage)
-
-    def _render(self, _workflow: Workflow) -> Response:
-        return Response(None)
+        return _answer_change(self, TagWorkflow, tag_workflow, answer_nothing, require_own_or_manage)
 
 
 class TagListAnswer(TypedDict):
@@ -144,7 +142,7 @@ def _answer_change(
     view: View,
     kind: type[WorkflowChangeT],
     service: Callable[..., Workflow],
-    render: Callable[[Workflow], Response],
+    render: Callable[[Workflow], object],
     require: Callable[[Actor, str], object],
 ) -> Response:
     """The answer of a change of the workflow in the address. `require` asks for the permission of the change."""
