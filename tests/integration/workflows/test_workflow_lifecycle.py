@@ -415,7 +415,7 @@ def test_deleting_with_cancel_pending_ends_waiting_work(alice: Any, admin: Any, 
     reconcile_pool()
     alice.submit("team--a", workflow_file("two", gpus=30))
     answer = admin("DELETE", "/api/configs/pool/team/subpool/a", {"cancel_pending": True})
-    assert answer["cancelled_workflows"] == 1
+    assert answer.body["cancelled_workflows"] == 1
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 
