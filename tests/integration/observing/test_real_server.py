@@ -16,6 +16,7 @@ import yaml
 
 from pools.domain.changes.backends import PutBackend
 from pools.models import Backend, Node
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import Cluster
 from scheduling.kube.informer import InformerTiming
@@ -160,21 +161,32 @@ def test_observe_manage_one_pool_and_back(ledger: None, audited: tuple[KubeServe
             wait_for(
                 lambda: cluster.list(resource_kinds.POD, namespace="ours").items, seconds=90, description="our own pod"
             )
-            # Back by a drain.
+            # Back by a drain; somebody's finalizer keeps our pod for ever.
+            (pod,) = cluster.list(resource_kinds.POD, namespace="ours").items
+            hold(cluster, pod, [*pod["metadata"]["finalizers"], "firm.example/hold"])
             assert root("PATCH", "/api/configs/pool/science", to("lab")).status == 409, "its work goes on"
             assert (
                 root("PATCH", "/api/configs/pool/science", {"configs_dict": {"enable_maintenance": True}}).status == 200
             )
             assert root("POST", "/api/workflow/mine-1/cancel").status == 200
             wait_for(
-                lambda: not cluster.list(resource_kinds.POD, namespace="ours").items,
+                lambda: (
+                    cluster.get(resource_kinds.POD, pod["metadata"]["name"], namespace="ours")["metadata"]["finalizers"]
+                    == ["firm.example/hold"]
+                ),
                 seconds=90,
-                description="the end of our pod",
+                description="the end of our work with the pod",
             )
         back = root("PATCH", "/api/configs/pool/science", to("lab", enable_maintenance=False))
         assert back.status == 200, back.text
         wait_for_states(train="RUNNING", notebook="RUNNING", batch_job="PENDING", big="RUNNING")
-        assert ClusterState.objects.get(backend=lab).unassigned == []
+        state = ClusterState.objects.filter(backend=lab)
+        wait_for(
+            lambda: [each["gpus"] for each in state.get().unassigned] == [1],
+            description="the pod that does not go is named with its queue",
+        )
+        hold(cluster, pod, [])
+        wait_for(lambda: state.get().unassigned == [], description="it is gone")
         assert ClusterState.objects.get(backend=lab).error == ""
     assert verify() == []
 
@@ -183,6 +195,16 @@ def test_observe_manage_one_pool_and_back(ledger: None, audited: tuple[KubeServe
     assert set(asked) == {"get", "list", "watch"}
     assert any(line["verb"] == "create" for line in lines if line["user"]["username"] != "viewer")
     cluster.close()
+
+
+def hold(cluster: Cluster, pod: Object, finalizers: list[str]) -> None:
+    cluster.merge(
+        resource_kinds.POD,
+        pod["metadata"]["name"],
+        {"metadata": {"finalizers": finalizers}},
+        field_manager=FIRM,
+        namespace="ours",
+    )
 
 
 def to(backend: str, **more: object) -> dict[str, object]:

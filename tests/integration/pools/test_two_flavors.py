@@ -100,3 +100,29 @@ def test_a_temporary_quota_of_one_flavor_ends_in_that_flavor(root: ApiClient) ->
     assert (raised.body["quotas"], raised.body["quotas_after"]) == ({"h100": 12, "a100": 8}, {"h100": 8, "a100": 8})
     assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"h100": 5}}).status == 400
     assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"a100": 24}}).status == 200
+
+
+def test_the_page_for_several_subpools_has_a_number_for_each_flavor(root: ApiClient) -> None:
+    """The trade leaves both sums as they are, and the preview shows each flavor."""
+    browser = world.sign_in("root")
+    address = "/pools/team/quotas"
+    form = browser.get(address).context["form"]
+    assert {name: form[name].value() for name in form.fields if name.startswith("quota-")} == {
+        "quota-a.h100": 8, "quota-a.a100": 8, "quota-b.h100": 4, "quota-b.a100": 8,
+    }  # fmt: skip
+    typed = {"quota-a.h100": "4", "quota-a.a100": "12", "quota-b.h100": "8", "quota-b.a100": "4", "step": "preview"}
+    preview = browser.post(address, typed, follow=True)
+    shown = {node.shown_label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
+    assert (shown["a"], shown["a, h100"], shown["b, a100"]) == ((16, 16), (8, 4), (8, 4))
+    assert browser.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
+    assert root.get(SEVERAL)["quotas"]["team--b"] == {"h100": 8, "a100": 4}
+
+
+def test_a_file_of_the_page_has_a_line_for_each_flavor(root: ApiClient) -> None:
+    browser = world.sign_in("root")
+    text = "pool,subpool,quota,flavor\nteam,a,4,h100\nteam,a,12,a100\nteam,b,4,h100\n"
+    preview = browser.post("/pools/-/quotas", {"quotas": text, "step": "preview"}, follow=True)
+    assert [node.shown_label for node in preview.context["nodes"] if node.kind == "subpool"] == ["a, h100", "a, a100"]
+    done = browser.post("/pools/-/quotas", {**preview.context["hidden"], "step": "confirm"})
+    assert done.status_code == 302
+    assert root.get(SEVERAL)["quotas"] == {"team--a": {"h100": 4, "a100": 12}, "team--b": {"h100": 4, "a100": 8}}

@@ -218,6 +218,15 @@ class TestRunai:
         ],
     }  # fmt: skip
 
+    @pytest.mark.parametrize("text", ['{"code": 401, "message": "Unauthorized"}', '"no"'])
+    def test_an_answer_about_an_error_is_refused(self, text: str) -> None:
+        with pytest.raises(BadSource) as refusal:
+            imported("runai", text)
+        (fault,) = refusal.value.details
+        assert (
+            "the answer has no departments, nodePools" in fault.message and "/api/v1/org-unit/projects" in fault.message
+        )
+
     def test_a_project_in_two_node_pools_is_two_pools(self) -> None:
         result = imported("runai", json.dumps({"projects": [self.PROJECT], "departments": [self.DEPARTMENT]}))
         assert {name for kind, name in result.objects if kind is OwnedKind.POOL} == {"vision-h100", "vision-a100"}
