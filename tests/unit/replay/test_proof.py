@@ -6,6 +6,7 @@ import csv
 import gzip
 import re
 import tracemalloc
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from pools.domain.values.amounts import GPU
 from scheduling.configuration.folders import read_folder
+from scheduling.domain.engine.kept_state import KeptState
+from scheduling.history.proof import prove, worst_cases
 from scheduling.history.proof.configured_cluster import configured_cluster
 from scheduling.history.proof.given_nodes import read_nodes
 from scheduling.history.proof.names_of_teams import TeamNames
 from scheduling.history.proof.numbers import wait_text
+from scheduling.history.replay.clock import gang_name
 from tests.unit.replay.test_sacct import HEADER, row
 from tests.unit.replay.test_workload_log import condition, lines, workload
 
@@ -94,6 +98,36 @@ def test_a_firm_walks_from_five_files_to_the_printed_page(firm: Path) -> None:
     before = {path.name: path.read_bytes() for path in (firm / "proof").iterdir()}
     assert run(*options)[0] == 0
     assert before == {path.name: path.read_bytes() for path in (firm / "proof").iterdir()}
+
+
+def test_the_engine_is_asked_about_waits_that_can_be_among_the_worst(
+    firm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Job 2 has a delay of 8 hours when the others begin to wait: job 4, of the same size, waits for 19, and job 5, of
+    one GPU, and job 6 for less GPU-time."""
+
+    def alone(number: int, hour: float, hours: int, gpus: int = 8) -> str:
+        begin = datetime(2026, 10, 1) + timedelta(hours=hour)
+        start, end = begin.isoformat(), (begin + timedelta(hours=hours)).isoformat()
+        times = {"Submit": start, "Eligible": start, "Start": start, "End": end, "ElapsedRaw": str(hours * 3600)}
+        return row(JobID=str(number), Account="Bio", AllocTRES=f"gres/gpu={gpus}", **times)
+
+    asked = []
+    explain = worst_cases._reason
+
+    def note(state: KeptState, name: str) -> str:
+        asked.append(name)
+        return explain(state, name)
+
+    monkeypatch.setattr(worst_cases, "_reason", note)
+    monkeypatch.setattr(prove, "MOST_WORST", 1)
+    jobs = [(10, 8), (10, 8), (26, 20), (27, 1), (36, 1, 1), (46.5, 1)]
+    Path("month.txt").write_text(HEADER + "".join(alone(number, *each) for number, each in enumerate(jobs, 1)))
+    code, text = run("prove", "-f", "config", "--history", "month.txt", "-o", "proof")
+    assert code == 0, text
+    assert asked == [gang_name(2), gang_name(4)]
+    page = Path("proof/proof.html").read_text()
+    assert "GPUs missing" in page and worst_cases.NEXT_END not in page
 
 
 def test_who_gets_more(firm: Path) -> None:
