@@ -161,7 +161,7 @@ _HOW: Final = "Give answers of /api/v1/org-unit/projects and departments, and of
 def _read_json(source: SourceText, node_pools: dict[str, RunaiNodePool], result: ImportResult) -> Iterator[_Unit]:
     for file, value, lines in read_values([source], result):
         lists = value if isinstance(value, dict) else {"projects": value}
-        if not lists.keys() & LISTS or not isinstance(value, dict | list):
+        if not lists.keys() & LISTS:
             message = f"the answer has no {', '.join(sorted(LISTS))}; it may be about an error. {_HOW}"
             raise BadSource.at(SourcePlace(file, 1), message)
         for key, items in lists.items():
