@@ -161,6 +161,7 @@ def revoke_role(command: RevokeRole, *, actor: Actor, description: str = "") -> 
     if username == actor.username and role == PLATFORM_ADMIN:
         raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
     with change(actor=actor, description=description):
+        lock_user(username)  # a token that is made meanwhile has the role in its list, too
         user = _find_user(username, with_disabled=True)
         if role == PLATFORM_ADMIN:
             require_another_admin(user)
