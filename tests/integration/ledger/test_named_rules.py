@@ -120,7 +120,6 @@ UNIQUE = {
     "revision_once_per_type": "pools_configrevision",
     "idempotency_key_once": "pools_idempotencyrecord",
     "gpu_allocation_live_once": "pools_gpuallocation",
-    "flavor_usage_once": "pools_flavorusage",
     "node_unique_in_backend": "pools_node",
     "notice_once_per_target": "pools_notice",
     "notice_condition_once": "pools_noticecondition",
@@ -419,12 +418,20 @@ def test_a_pool_has_its_counters() -> None:
     assert read_one(query) == (1,)
 
 
-def test_live_work_of_a_person_has_one_row_for_each_leaf() -> None:
-    world.make_pool("team", 8)
-    world.submit_workflow(world.admin_actor(), "team", 8, name="runs")
-    row = "INSERT INTO pools_livework (owner, pool_id, workflows) SELECT owner, pool_id, 1 FROM pools_livework"
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("live_work_once", "pools_livework (owner, pool_id, workflows) SELECT 'someone', 1, 1"),
+        (
+            "flavor_usage_once",
+            "pools_flavorusage (pool_id, flavor, used, total_usage, committed) SELECT 1, 'x', 0, 0, 0",
+        ),
+    ],
+    ids=["live_work_once", "flavor_usage_once"],
+)
+def test_a_second_counter_is_refused(name: str, row: str) -> None:
     with world.triggers_off():
-        assert broken_rule(f"{row} LIMIT 1") == "live_work_once"
+        assert broken_rule(f"INSERT INTO {row} FROM generate_series(1, 2)") == name
 
 
 def test_a_transaction_that_watches_notes_its_own_moves() -> None:

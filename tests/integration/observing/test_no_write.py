@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.errors import BadInput, Conflict
@@ -111,10 +111,16 @@ def test_the_mode_changes_without_work_only(ledger: None) -> None:
 def test_the_database_refuses_a_change_of_the_mode_with_work(db: None) -> None:
     backend = observed_backend()
     world.make_pool("team", 8, on=backend)
-    KubernetesSettings.objects.update(mode="manage")
+
+    def set_mode(mode: str) -> None:
+        with transaction.atomic():
+            KubernetesSettings.objects.update(mode=mode)
+            world.check_deferred_constraints()
+
+    set_mode("manage")
     world.make_reservation("team", 2)
     with pytest.raises(IntegrityError, match="pool team has some"):
-        KubernetesSettings.objects.update(mode="observe")
+        set_mode("observe")
 
 
 def test_two_clusters_and_one_that_changes(ledger: None) -> None:
