@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
@@ -323,8 +322,8 @@ def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
     assert "changed meanwhile" in stale.context["notice"]
     assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    jobs = {job.name: job.interval for job in root.get("/jobs").context["jobs"]}
-    assert jobs["Archive drained subpools"] == timedelta(minutes=5)
+    jobs = {job.name: job.interval_seconds for job in root.get("/jobs").context["jobs"]}
+    assert jobs["Archive drained subpools"] == 300
     assert "5 minutes" in as_person("viewer").get("/settings").content.decode()
 
 
