@@ -107,7 +107,7 @@ def write_pools(
         desired.append(_DesiredPool(name, body, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in desired})}
     left = {each.name: _leave_observed_cluster(each, backends) for each in desired if each.row is not None}
-    facts, unread = read_balances(rows.values()), {fault.path for fault in faults}
+    facts, unread = read_balances(rows.values()), {fault.path for fault in faults if fault.code != Fault.BAD_NAME}
     for each in desired:
         broken = _pool_violations(each, facts.get(each.row.pk) if each.row else None, backends)
         # What could not be read has another value than the one that was given, and is not judged.

@@ -185,7 +185,7 @@ class TestKai:
         lost = "\n".join(exported("kai", FILES).lost)
         for words in (
             "pools.mixed: a queue of KAI has one number of GPUs", "pools.mixed: the lending limit 1:",
-            "pools.alone.hold_after: KAI", "the 24 GPUs that no subpool has", "pools.vision: the lending limit 20:",
+            "pools.alone.hold_after: KAI", "what no subpool has (24 GPUs)", "pools.vision: the lending limit 20:",
         ):  # fmt: skip
             assert words in lost
         found = exported("kai", "pools: {b: {backend: dgx}}")
