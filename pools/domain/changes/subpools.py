@@ -51,6 +51,12 @@ def _flavors_field() -> Any:
     return value(_BY_FLAVOR, "Quotas by flavor", _FLAVORS_HELP, default=None, metavar="FLAVOR=GPUS,…")
 
 
+def _note_missing_quota(reader: FieldReader) -> None:
+    """Beside other faults only: alone, the service says it with the flavors of the pool."""
+    if reader.faults.violations and not (reader.is_given("quota") or reader.is_given("quotas")):
+        reader.add_fault("quota", Fault.MISSING, "is missing.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubpoolChange(ChangeCommand):
     """A change of one subpool of a pool."""
@@ -81,6 +87,10 @@ class CreateSubpool(SubpoolChange):
     quota: object = _quota_field()
     quotas: Mapping[str, object] | None = _flavors_field()
 
+    @classmethod
+    def note_faults(cls, reader: FieldReader) -> None:
+        _note_missing_quota(reader)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSubpoolChange(SubpoolChange):
@@ -110,6 +120,10 @@ class ResizeSubpool(NamedSubpoolChange):
         default=None,
         metavar="TIME",
     )
+
+    @classmethod
+    def note_faults(cls, reader: FieldReader) -> None:
+        _note_missing_quota(reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
