@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,24 @@ def test_each_installation_runs_and_keeps_its_data(
     assert rows == [(1,), (2,)]
     assert (is_super, listening, fsync) == ((False,), ("",), ("on",))
     assert server.child.exit_code() == 0
+
+
+def test_it_starts_while_a_session_of_a_killed_server_ends(home: Path, sockets: Path) -> None:
+    """A busy session sees the death of its server when its statement ends, and keeps the shared memory until then."""
+    server = launch_server(home, sockets)
+    postgres.ensure_database(server)
+    session = psycopg.connect(server.url(user=postgres.OWNER), autocommit=True)
+    try:
+        session.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 10000000)")
+        time.sleep(0.3)
+        os.kill(server.child.pid, signal.SIGKILL)
+        server.child.popen.wait()
+        again = launch_server(home, sockets)
+    finally:
+        session.close()
+    assert "pre-existing shared memory block" in (home.parent / "postgres.log").read_text(), "it was in the way"
+    stop_children([again.child], grace=10)
+    assert again.child.exit_code() == 0
 
 
 def test_the_wheel_has_one_and_the_distribution_is_preferred() -> None:

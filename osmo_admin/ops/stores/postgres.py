@@ -33,6 +33,9 @@ RUNTIME = "osmo_app"
 DATABASE = "osmo"
 START_SECONDS = 30.0
 RECOVERY_SECONDS = 1800.0
+_SESSIONS_OF_BEFORE = "pre-existing shared memory block"
+"""In the log where the server of before was killed, and one of its sessions has not ended its statement yet."""
+
 # 2 web workers with at most 8 threads, 3 worker processes, beat, and some commands: 100 connections are enough.
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -209,15 +212,22 @@ def launch_postgres(
     command = [str(binaries.bin / "postgres"), "-D", str(data)]
     for name, value in options.items():
         command += ["-c", f"{name}={value}"]
-    # SIGINT is the fast shutdown of PostgreSQL: it ends sessions and writes a checkpoint.
-    child = start_child("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
-    server = PostgresServer(child, socket_dir)
-    try:
-        _wait_until_ready(server, data, report, check_stop)
-    except BaseException:  # an interrupt must not leave a server running
-        child.kill_group()
-        raise
-    return server
+    give_up = time.monotonic() + START_SECONDS
+    while True:
+        # SIGINT is the fast shutdown of PostgreSQL: it ends sessions and writes a checkpoint.
+        child = start_child("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
+        server = PostgresServer(child, socket_dir)
+        try:
+            _wait_until_ready(server, data, report, check_stop)
+            return server
+        except OperationError:
+            child.kill_group()
+            if _SESSIONS_OF_BEFORE not in child.log_tail() or time.monotonic() > give_up:
+                raise
+        except BaseException:  # an interrupt must not leave a server running
+            child.kill_group()
+            raise
+        time.sleep(0.2)
 
 
 def _wait_until_ready(

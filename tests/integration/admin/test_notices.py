@@ -56,7 +56,7 @@ def test_forms_that_are_sent_twice_make_one_secret_and_show_it(bob: Client) -> N
 
 
 def test_a_person_adds_changes_and_deletes_a_target(bob: Client) -> None:
-    assert "Your notices go nowhere yet" in _text(bob)
+    assert "<h3>No destinations</h3><p>Your notices are in the" in _text(bob)
     shown = bob.post(f"{PAGE}/-/create", NEW).content.decode()
     assert "whsec_" in shown
     target = NoticeTarget.objects.get()
