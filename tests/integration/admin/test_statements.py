@@ -31,7 +31,7 @@ BUDGETS = {
     "/cohorts": 11,
     "/gpu-quotas": 6,
     "/nodes": 6,
-    "/usage": 11,
+    "/usage": 12,
     "/replay": 8,
     "/activity": 5,
     "/activity/approvals": 2,
