@@ -47,4 +47,12 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.RunSQL(REMOVED, migrations.RunSQL.noop),
+        migrations.AddConstraint(
+            model_name="user",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("is_removed", False), ("is_active", False), _connector="OR"),
+                name="removed_user_is_inactive",
+                violation_error_message="A removed account is not enabled; create the user again.",
+            ),
+        ),
     ]

@@ -151,6 +151,7 @@ DATABASE_RULES: dict[str, str] = {
     "pools_signonidentity:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_signonidentity]",
     "pools_signonidentity:subject_once_per_issuer": f"{_NAMED_RULES}::test_a_second_row_is_refused[subject_once_per_issuer]",
     "pools_user:unlike_names": "tests/integration/identity/test_look_alikes.py::test_the_database_is_the_floor",
+    "pools_user:removed_user_is_inactive": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[removed_user_is_inactive]",
     "pools_user:audit": f"{_NAMED_RULES}::test_raw_sql_is_audited[pools_user]",
     "scheduling_bypass:bypass_once_per_caller": f"{_NAMED_RULES}::test_a_second_row_is_refused[bypass_once_per_caller]",
     "scheduling_clusterstate:agent_lease_is_complete": f"{_NAMED_RULES}::test_a_wrong_value_is_refused[agent_lease_is_complete]",

@@ -219,7 +219,6 @@ def launch_postgres(
         server = PostgresServer(child, socket_dir)
         try:
             _wait_until_ready(server, data, report, check_stop)
-            return server
         except OperationError:
             child.kill_group()
             if _SESSIONS_OF_BEFORE not in child.log_tail() or time.monotonic() > give_up:
@@ -227,6 +226,8 @@ def launch_postgres(
         except BaseException:  # an interrupt must not leave a server running
             child.kill_group()
             raise
+        else:
+            return server
         time.sleep(0.2)
 
 

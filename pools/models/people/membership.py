@@ -65,6 +65,13 @@ class User(AbstractUser):
 
     class Meta(AbstractUser.Meta):
         ordering = ["username"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(is_removed=False) | models.Q(is_active=False),
+                name="removed_user_is_inactive",
+                violation_error_message="A removed account is not enabled; create the user again.",
+            )
+        ]
         triggers = [
             AuditTrigger(
                 subject="'user/' || COALESCE(NEW.username, OLD.username)",

@@ -17,9 +17,9 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.gpu_quotas import PutGpuQuota
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.domain.changes.users import CreateUser, SetActive
+from pools.domain.changes.users import CreateUser, DeleteUser, SetActive
 from pools.domain.people.roles import SYSTEM
-from pools.models import KubernetesSettings, Pool
+from pools.models import KubernetesSettings, Pool, User
 from scheduling.configuration.files import ConfigurationFiles, read_file
 from scheduling.configuration.folders import read_folder, write_folder
 from scheduling.configuration.schema import SCHEMA
@@ -29,7 +29,7 @@ from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.cluster.configuration import read_export
 from scheduling.services.configuration import ApplyOptions, apply_configuration, compare_configuration
 from scheduling.services.seed import seed_defaults
-from tests.support.world import apply_change, make_subpool, make_user
+from tests.support.world import apply_change, make_pool, make_subpool, make_user, submit_workflow
 
 pytestmark = pytest.mark.django_db
 
@@ -174,13 +174,17 @@ def test_a_folder_keeps_other_files_and_loses_those_of_objects_that_are_gone(tmp
     assert not read_folder(tmp_path).faults
 
 
-def test_secrets_and_closed_accounts_are_not_exported() -> None:
+def test_secrets_and_removed_accounts_are_not_exported() -> None:
+    """A disabled account is: it keeps its roles, and comes back with them."""
     user = apply_change(CreateUser(id="ann", roles=["osmo-admin"]), password="Correct-Horse-9")
     make_user("eve", "osmo-viewer")
     apply_change(SetActive(username="eve", active=False))
+    make_pool("team", 8)
+    submit_workflow(make_user("zoe", "osmo-admin"), "team", 1)
+    apply_change(DeleteUser(username="zoe"))
     everything = "".join(file_texts(read_export().objects).values())
-    assert "ann" in everything
-    assert "eve" not in everything
+    assert User.objects.get(username="zoe").is_removed
+    assert {name for name in ("ann", "eve", "zoe") if name in everything} == {"ann", "eve"}
     assert user.password not in everything
 
 

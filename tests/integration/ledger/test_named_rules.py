@@ -68,6 +68,7 @@ DECISION = (
 DECIDED = f"INSERT INTO scheduling_decision ({DECISION}, action) SELECT {DECISION},"
 UNPROTECTED = "SET LOCAL session_replication_role = replica;"  # triggers forbid the change before the constraint can
 CHECKS = {
+    "removed_user_is_inactive": "UPDATE pools_user SET is_removed = true, is_active = true",
     "backend_name_rule": f"UPDATE pools_backend SET {NAME}",
     "backend_namespace_rule": "UPDATE pools_backend SET namespace = 'Bad_Name'",
     "backend_victims_rule": "UPDATE pools_backend SET victims = 'oldest'",
