@@ -81,11 +81,11 @@ def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
     if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= bounds.members:
         return
     message = (
-        f"{len(groups)} groups with {counted(len(pods), 'pod')} are too many for one answer: groups times pods may be "
-        f"{bounds.members} at most here."
+        f"{counted(len(groups), 'group')} with {counted(len(pods), 'pod')} are too many for one answer: groups times "
+        f"pods may be {bounds.members:,} at most here."
     )
     if bounds is WEB_BOUNDS:
-        message += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
+        message += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members:,}."
     raise BadInput(message, [Violation("pods", Fault.TOO_LARGE, message)])
 
 

@@ -111,7 +111,7 @@ def test_a_podgroup_that_would_take_minutes_to_plan_is_refused(files):
     (files / "large.json").write_text(json.dumps(body))
     result = osmo("podgroup", "plan", files / "large.json")
     assert result.exit_code == 2
-    assert "2000 groups with 5001 pods" in result.output + result.stderr
+    assert "2,000 groups with 5,001 pods" in result.output + result.stderr
 
 
 def test_neither_django_nor_the_network_is_imported():
