@@ -97,7 +97,7 @@ def test_calculating_free_capacity_and_setting_a_cap(
     page.get_by_role("link", name=namespace).click()
     page.get_by_label("TFLOPS requested, per GPU").fill("10")
     page.get_by_role("button", name="Calculate").click()
-    expect_text(page.get_by_role("status"), "more such worker")
+    page.get_by_role("status").filter(has_text="more such worker").wait_for()
     page.wait_for_url("**#capacity-title")  # so the answer is visible, on a phone too
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Workers", exact=True).fill("-3")
