@@ -82,9 +82,10 @@ def _field(text: str, name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transaction ids are the whole server's: another test's open transaction holds streams back here, too. So tests
-    wait for what must come, and only where nothing may come they make the stream short."""
-    monkeypatch.setattr(events, "STREAM_SECONDS", 60.0)
+    """Transaction ids are the whole server's: another test's open transaction holds streams back here, too, and one
+    that keeps the data of a module may be open for a minute. So tests wait for what must come, and only where nothing
+    may come they make the stream short."""
+    monkeypatch.setattr(events, "STREAM_SECONDS", 200.0)
     monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
 
 
