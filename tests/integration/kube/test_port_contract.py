@@ -11,8 +11,8 @@ import pytest
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import ResourceKind, WatchEvent, WatchEventType
 from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE
-from scheduling.kube.field_ownership import FieldPath
 from tests.support.fake_cluster import FakeCluster
+from tests.support.field_ownership import FieldPath
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
 US, THEM = "osmo-admin", "somebody"
