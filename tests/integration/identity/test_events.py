@@ -19,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.api import events
+from pools.database import open_transactions
 from pools.domain.changes.subpools import CreateSubpool
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import DeleteUser, GrantRole, RevokeRole, SetPassword
@@ -82,10 +83,11 @@ def _field(text: str, name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transaction ids are the whole server's: another test's open transaction holds streams back here, too, and one
-    that keeps the data of a module may be open for a minute. So tests wait for what must come, and only where nothing
-    may come they make the stream short."""
-    monkeypatch.setattr(events, "STREAM_SECONDS", 200.0)
+    """Transaction ids are the whole server's, and a transaction that keeps the data of a module in another process may
+    be open for a minute: those of other databases are left out at once. Tests wait for what must come, and only where
+    nothing may come they make the stream short."""
+    monkeypatch.setattr(open_transactions, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(events, "STREAM_SECONDS", 60.0)
     monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
 
 
