@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def test_its_start_waits_too(scheduler: Scheduler, problem: Exception, monkeypat
             raise each
 
     monkeypatch.setattr(DatabaseScheduler, "setup_schedule", setup)
-    monkeypatch.setattr(beat.time, "sleep", waits.append)
+    monkeypatch.setattr(beat, "time", SimpleNamespace(sleep=waits.append))
     Scheduler(app=app)
     assert (found, waits) == ([], [RETRY_SECONDS] * 2)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -63,7 +65,7 @@ def test_the_progress_grows(story: Story, admin: Any, quick: None, monkeypatch: 
     def watch(_: float) -> None:
         seen.append(HistoryReplay.objects.get(pk=pk).progress)
 
-    monkeypatch.setattr(replays.time, "sleep", watch)
+    monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=watch, monotonic=time.monotonic))
     replays.run_replay(pk)
     assert seen == sorted(seen)
     assert 0 <= seen[0] < 1 / 3 < 2 / 3 < seen[-1] <= 1
@@ -77,7 +79,7 @@ def test_a_replay_that_is_cancelled_stops(
     def cancel(_: float) -> None:
         instants.append(admin.post(f"/api/replay/{pk}/cancel", {})["status"])
 
-    monkeypatch.setattr(replays.time, "sleep", cancel)
+    monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=cancel, monotonic=time.monotonic))
     replays.run_replay(pk)
     assert instants == ["CANCELED"]
     row = HistoryReplay.objects.get(pk=pk)
@@ -123,7 +125,7 @@ def test_other_long_work_goes_first(story: Story, admin: Any, monkeypatch: pytes
             """It is given back."""
 
     monkeypatch.setattr(replays, "hold_long_work_turn", Turn)
-    monkeypatch.setattr(replays.time, "sleep", lambda _: None)
+    monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     replays.run_replay(pk)
     assert held == [Status.RUNNING] * 3
     assert HistoryReplay.objects.get(pk=pk).status == Status.COMPLETED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ POST, GET = ("POST", "/api/replay"), ("GET", "/api/replay/r-1")
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_own.time, "sleep", lambda _: None)
+    monkeypatch.setattr(replay_own, "time", SimpleNamespace(sleep=lambda _: None))
 
 
 def completed(answer: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def test_ctrl_c_cancels_the_replay(osmo, stub, monkeypatch: pytest.MonkeyPatch):
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(replay_own.time, "sleep", interrupt)
+    monkeypatch.setattr(replay_own, "time", SimpleNamespace(sleep=interrupt))
     stub.on(*POST, ROW_OF_REPLAY)
     stub.on("POST", "/api/replay/r-1/cancel", {**ROW_OF_REPLAY, "status": "CANCELED"})
     assert osmo("replay", "--own", "--since", "7d").exit_code != 0
