@@ -73,8 +73,12 @@ def test_it_starts_while_a_session_of_a_killed_server_ends(home: Path, sockets: 
     postgres.ensure_database(server)
     session = psycopg.connect(server.url(user=postgres.OWNER), autocommit=True)
     try:
-        session.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 10000000)")
-        time.sleep(0.3)
+        with psycopg.connect(server.url(user=postgres.OWNER), autocommit=True) as other:
+            session.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 10000000)")
+            while other.execute(
+                "SELECT state FROM pg_stat_activity WHERE pid = %s", [session.info.backend_pid]
+            ).fetchone() != ("active",):
+                time.sleep(0.01)
         os.kill(server.child.pid, signal.SIGKILL)
         server.child.popen.wait()
         again = launch_server(home, sockets)

@@ -23,10 +23,11 @@ def follow_rename(row: Pool, old: str, new: str) -> None:
     _require_own_roles(old, new)
     rename_pool_roles(old, new)
     rename_default_pool(old, new)
-    for target in NoticeTarget.objects.filter(pools__contains=[old]):
+    # Their owners change these rows under other locks: each is read as it is when nobody else writes it.
+    for target in NoticeTarget.objects.select_for_update().filter(pools__contains=[old]).order_by("pk"):
         target.pools = [new if name == old else name for name in target.pools]
         target.save(update_fields=["pools"])
-    for view in SavedView.objects.filter(query__contains=old):
+    for view in SavedView.objects.select_for_update().filter(query__contains=old).order_by("pk"):
         query = rename_pool_in_query(view.query, old, new)
         SavedView.objects.filter(pk=view.pk).exclude(query=query).update(query=query)
     for settings in KubernetesSettings.objects.filter(backend=row.backend_id):
