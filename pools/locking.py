@@ -19,7 +19,8 @@ given. Two transactions that keep the order can wait for each other, but never i
 Rows of change tokens are taken without a wait (`SKIP LOCKED`), in any order.
 
 Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction; but
-`lock_backend` is the last lock of the deletion of a backend. `lock_flavors` comes after the configuration, and before
+`lock_backend` is the last lock of the deletion of a backend. Rows of tokens, destinations of notices and saved views
+come last, in the order of ids, where a role is taken away or a pool is renamed. `lock_flavors` comes after the configuration, and before
 any row of a node. The locks of scheduling's own tables are in
 :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync, GPU quota controller) are rows
 claimed by a single UPDATE, so no lock is held while a lease is.

@@ -21,8 +21,8 @@ def follow_rename(row: Pool, old: str, new: str) -> None:
     Raises Conflict if Git owns one of its roles, which only files change, or its observed cluster, whose queues name
     the pool."""
     _require_own_roles(old, new)
+    rename_default_pool(old, new)  # accounts before their tokens, as where a role is taken away
     rename_pool_roles(old, new)
-    rename_default_pool(old, new)
     # Their owners change these rows under other locks: each is read as it is when nobody else writes it.
     for target in NoticeTarget.objects.select_for_update().filter(pools__contains=[old]).order_by("pk"):
         target.pools = [new if name == old else name for name in target.pools]
