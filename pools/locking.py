@@ -19,11 +19,10 @@ given. Two transactions that keep the order can wait for each other, but never i
 Rows of change tokens are taken without a wait (`SKIP LOCKED`), in any order.
 
 Locks outside the table: `lock_revision`, `lock_backend` and `lock_grants` are the only lock of their transaction; but
-`lock_backend` is the last lock of the deletion of a backend. Rows of tokens, destinations of notices and saved views
-come last, in the order of ids, where a role is taken away or a pool is renamed. `lock_flavors` comes after the configuration, and before
-any row of a node. The locks of scheduling's own tables are in
-:mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync, GPU quota controller) are rows
-claimed by a single UPDATE, so no lock is held while a lease is.
+`lock_backend` is the last lock of the deletion of a backend. `lock_last` comes after all others, the rows of accounts
+before those of their tokens. `lock_flavors` comes after the configuration, and before any row of a node. The locks of
+scheduling's own tables are in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
+GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
 
 Triggers repeat locks 5 and 6 for writers that bypass the services; a service that keeps the order holds them already.
 
@@ -39,10 +38,11 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.contrib.auth.models import Group
 from django.db import connection
+from django.db.models import Model, QuerySet
 
 from pools.database.driver import is_in_transaction
 from pools.database.prepared import Row, read_rows
@@ -66,6 +66,8 @@ from pools.selectors.gpu_namespace import (
 )
 from pools.selectors.quotas.quota_facts import cohort_roots
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
+
+LastRow = TypeVar("LastRow", bound=Model)
 
 LOCK_ANSWERS_SQL = f"SELECT pg_advisory_xact_lock({0x05A1}, %s)"
 """The lock under which the stored answers of a user (id) are counted; a part of the statement that stores one."""
@@ -201,6 +203,13 @@ def lock_grants() -> None:
     """Let one migration at a time change the roles of the database and what they may do."""
     _require_transaction()
     execute_sql("SELECT pg_advisory_xact_lock(%s)", [GRANT_LOCK])
+
+
+def lock_last(rows: QuerySet[LastRow]) -> list[LastRow]:
+    """Lock rows of tokens, destinations of notices or saved views as the last locks of a transaction, and return them
+    as they are then."""
+    _require_transaction()
+    return list(rows.select_for_update().order_by("pk"))
 
 
 def _require_transaction() -> None:

@@ -10,6 +10,7 @@ from pools.domain.errors import Conflict, Fault, Violation
 from pools.domain.names import renamed_leaf
 from pools.domain.people.roles import PoolRoleKind, pool_role
 from pools.domain.people.saved_views import rename_pool_in_query
+from pools.locking import lock_last
 from pools.models import Backend, KubernetesSettings, NoticeTarget, Pool, SavedView
 from pools.services.changes.ownership import owned_names
 from pools.services.people.users import rename_default_pool, rename_pool_roles
@@ -24,10 +25,10 @@ def follow_rename(row: Pool, old: str, new: str) -> None:
     rename_default_pool(old, new)  # accounts before their tokens, as where a role is taken away
     rename_pool_roles(old, new)
     # Their owners change these rows under other locks: each is read as it is when nobody else writes it.
-    for target in NoticeTarget.objects.select_for_update().filter(pools__contains=[old]).order_by("pk"):
+    for target in lock_last(NoticeTarget.objects.filter(pools__contains=[old])):
         target.pools = [new if name == old else name for name in target.pools]
         target.save(update_fields=["pools"])
-    for view in SavedView.objects.select_for_update().filter(query__contains=old).order_by("pk"):
+    for view in lock_last(SavedView.objects.filter(query__contains=old)):
         query = rename_pool_in_query(view.query, old, new)
         SavedView.objects.filter(pk=view.pk).exclude(query=query).update(query=query)
     for settings in KubernetesSettings.objects.filter(backend=row.backend_id):

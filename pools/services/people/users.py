@@ -26,7 +26,7 @@ from pools.domain.people.roles import (
     pool_role,
 )
 from pools.domain.people.user_names import user_name_violations
-from pools.locking import lock_role, lock_user
+from pools.locking import lock_last, lock_role, lock_user
 from pools.models import (
     AccessToken,
     ClientLogin,
@@ -168,7 +168,7 @@ def revoke_role(command: RevokeRole, *, actor: Actor, description: str = "") -> 
         deleted_count, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
         if not deleted_count:
             raise NotFound(f"User {username} does not have the role {role}.")
-        for token in AccessToken.objects.select_for_update().filter(owner=user, roles__contains=[role]).order_by("pk"):
+        for token in lock_last(AccessToken.objects.filter(owner=user, roles__contains=[role])):
             token.roles = [held for held in token.roles or () if held != role]
             token.save(update_fields=["roles"])
 
@@ -273,7 +273,7 @@ def rename_pool_roles(old: str, new: str) -> None:
         was, becomes = pool_role(old, kind), pool_role(new, kind)
         Group.objects.filter(name=becomes).exclude(users__isnull=False).delete()
         Group.objects.filter(name=was).update(name=becomes)
-        for token in AccessToken.objects.select_for_update().filter(roles__contains=[was]).order_by("pk"):
+        for token in lock_last(AccessToken.objects.filter(roles__contains=[was])):
             token.roles = [becomes if held == was else held for held in token.roles or ()]
             token.save(update_fields=["roles"])
 
