@@ -77,8 +77,8 @@ def restore_backup(
 
 def _require_known_migrations(manifest: Manifest) -> None:
     known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
-    bridge = import_module("scheduling.migrations.0002_from_29ed02b4")
-    known |= {f"{app}.{name}" for app, names in bridge.EARLIER.items() for name in names}
+    bridge = import_module("scheduling.migrations.0002_upgrade_from_29ed02b4")
+    known |= {f"{app}.{name}" for app, names in bridge.FORMER.items() for name in names}
     ours = {app for app, _, _ in (name.partition(".") for name in known)}
     unknown = [name for name in manifest.migrations if name not in known and name.partition(".")[0] in ours]
     if unknown:

@@ -1,8 +1,8 @@
 """The bridge for installations that the migrations before 0.1.0 made (docs/decisions.md, "Two initial migrations").
 
 A new database has the tables of the initial migrations, and nothing is left to do. An installation of commit 29ed02b4
-gets what the migrations since then did, in one transaction. One that has had all of them has these tables already. Any
-other is refused.
+gets the tables, rows and triggers of today, in one transaction. One that has had all former migrations has them already.
+Any other is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from django.db import migrations
 from django.db.migrations.recorder import MigrationRecorder
 
 _LAST_OF_29ED02B4 = {("pools", "0026_drain_deadline"), ("scheduling", "0032_sampled_waits")}
-_OF_EVERY_EARLIER_ONE = ("pools", "0002_kubernetes_backends")
 _FIRST_LATER = {"pools": "0027", "scheduling": "0033"}
 
 EARLIER = {
@@ -99,28 +98,79 @@ EARLIER = {
         "0040_one_request_a_transaction",
     ],
 }
-"""The names that older installations and their backups have recorded."""
+"""Those up to commit 3021fce7, after which each application had one initial migration for the first time."""
 
-LATER = {app: [name for name in names if name >= _FIRST_LATER[app]] for app, names in EARLIER.items()}
-"""Those since commit 29ed02b4."""
+SINCE = {
+    "pools": [
+        "0002_inbox",
+        "0003_degraded",
+        "0004_drained_nodes",
+        "0005_quiet_hours",
+        "0006_flavors",
+        "0007_shared_gpus",
+        "0008_notice_kinds",
+        "0009_quotas_by_flavor",
+        "0010_flavor_usage",
+        "0011_observed_clusters",
+        "0012_own_moves",
+        "0013_subpool_flavors_named",
+        "0014_quota_by_flavor_remedy",
+        "0015_queue_pools",
+        "0016_removed_accounts",
+    ],
+    "scheduling": [
+        "0002_from_29ed02b4",
+        "0003_receipts",
+        "0004_lost_counts",
+        "0005_forecasts_stand",
+        "0006_suspect_nodes",
+        "0007_failed_tasks",
+        "0008_cycle_order",
+        "0009_words_of_schedulers",
+        "0010_evicted",
+        "0011_job_failures",
+        "0012_task_flavors",
+        "0013_usage_flavors",
+        "0014_shown_effects",
+        "0015_effects_not_judged",
+        "0016_passed_flavors",
+        "0017_observed_work",
+        "0018_scheduler_differences",
+        "0019_observed_facts",
+        "0020_newest_differences",
+        "0021_environments_not_audited",
+        "0022_observed_owner",
+    ],
+}
+"""Those after it, up to commit 70e03f34."""
+
+FORMER = {app: [*EARLIER[app], *SINCE[app]] for app in EARLIER}
+"""The names that older installations and their backups have recorded."""
 
 
 def _upgrade(apps: Any, schema_editor: Any) -> None:
-    applied = set(MigrationRecorder(schema_editor.connection).applied_migrations())
-    later = {(app, name) for app, names in LATER.items() for name in names}
-    if _OF_EVERY_EARLIER_ONE not in applied or later <= applied:
+    recorded = set(MigrationRecorder(schema_editor.connection).applied_migrations())
+    applied = recorded & _with_app(FORMER)
+    if not applied or applied >= _with_app(SINCE):
         return
-    if not applied >= _LAST_OF_29ED02B4 or applied & later:
+    later = {(app, name) for app, name in applied if name >= _FIRST_LATER[app] or name in SINCE[app]}
+    if later or not applied >= _LAST_OF_29ED02B4:
         raise CommandError(
-            "This database is older than commit 29ed02b4, or between it and commit 3021fce7. No table was changed: "
-            "install commit 3021fce7, run its `osmo-admin manage migrate`, and then this version's."
+            "This database is older than commit 29ed02b4, or between it and commit 70e03f34. No table was changed: "
+            "install commit 70e03f34, run its `osmo-admin manage migrate`, and then this version's."
         )
     with schema_editor.connection.cursor() as cursor:
         cursor.execute(Path(__file__).with_name("from_29ed02b4.sql").read_text(encoding="utf-8"))
+    for model in apps.get_models():
+        for trigger in getattr(model._meta, "triggers", ()):
+            schema_editor.execute(trigger.install_sql, params=None)
+
+
+def _with_app(names: dict[str, list[str]]) -> set[tuple[str, str]]:
+    return {(app, name) for app, of_app in names.items() for name in of_app}
 
 
 class Migration(migrations.Migration):
     dependencies = [("pools", "0001_initial"), ("scheduling", "0001_initial")]
-    run_before = [("pools", "0002_inbox")]  # a database that the bridge refuses stays as it is
 
     operations = [migrations.RunPython(_upgrade, migrations.RunPython.noop)]
