@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
-from tests.support.services import ROOT
+from osmo_admin.cli.client import app
 from tests.support.stack import Stack
 
 JOB = """workflow:
@@ -57,27 +55,14 @@ class Team:
         assert answer.status_code == 200, answer.text
 
     def osmo(self, *words: str, by: str = "admin", fails: bool = False) -> str:
-        """Run our client as the pool's admin (or `by="user"`); returns its output, with both streams if it fails."""
-        person = self.admin_name if by == "admin" else self.user_name
-        home = self.folder / person
-        env = {key: value for key, value in os.environ.items() if not key.startswith("OSMO_")}
-        env |= {"OSMO_CONFIG_FILE_DIR": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "200", "LANG": "C.UTF-8"}
-        command = [sys.executable, "-c", "from osmo_admin.cli.client import main; main()"]
-        if not home.exists():
-            home.mkdir()
-            role = f"osmo-{self.name}-{by}"
-            login = [
-                "login",
-                self.stack.base_url,
-                "--method",
-                "token",
-                "--token",
-                self.stack.access_token(person, role),
-            ]
-            subprocess.run([*command, *login], env=env, check=True, capture_output=True, timeout=60)
-        ran = subprocess.run([*command, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
-        assert (ran.returncode != 0) is fails, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr if fails else ran.stdout
+        """Run our client in this process as the pool's admin (or `by="user"`); its output, with both streams if it
+        fails."""
+        person, role = (self.admin_name, "admin") if by == "admin" else (self.user_name, "user")
+        login = {"OSMO_URL": self.stack.base_url, "OSMO_CONFIG_FILE_DIR": str(self.folder), "COLUMNS": "200"}
+        login["OSMO_TOKEN"] = self.stack.access_token(person, f"osmo-{self.name}-{role}")
+        ran = CliRunner().invoke(app, words, env=login)
+        assert (ran.exit_code != 0) is fails, ran.output
+        return ran.output if fails else ran.stdout
 
     def write_job(self, gpus: int) -> str:
         """A workflow file that requests this number of GPUs; its path."""
