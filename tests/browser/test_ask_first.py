@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import WORKFLOW, PoolScene
-from tests.browser.test_gang import VIEWS
 from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("view", ["desk", "phone-dark"])
-def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callable[..., Any], view: str) -> None:
+def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 16)
     scene.create_subpool("b", 8)
     scene.run_workflows(f"{scene.pool}--a", gpus=8, count=2)
     name = scene.stack.unique_name("new")
-    tab = signed_in(scene.pool_user, **VIEWS[view])
+    tab = signed_in(scene.pool_user)
     page = tab.open("/submit")
     page.get_by_label("Pool or subpool").select_option(f"{scene.pool}--a")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=8))
@@ -32,8 +30,8 @@ def test_a_researcher_asks_before_submitting(scene: PoolScene, signed_in: Callab
     expect(ways.get_by_role("row").filter(has_text="as asked")).not_to_contain_text("now")
     expect_text(ways.get_by_role("row").filter(has_text="priority LOW"), "may be preempted", "now")
     expect_text(ways.get_by_role("row").filter(has_text=f"on {scene.pool}--b"), "now")
-    tab.screenshot(view)
-    tab.assert_accessible()
+    tab.screenshot("answer")
+    tab.assert_accessible_on_desk_and_phone()
     assert scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
 
     page.get_by_label("Pool or subpool").select_option(f"{scene.pool}--b")

@@ -13,7 +13,7 @@ from tests.browser.pool_scene import WORKFLOW, PoolScene
 from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
-VIEWS = {"desk": (1440, 900), "phone": (390, 844)}
+DESK, PHONE = ({"viewport": {"width": 1440, "height": 900}}, {"viewport": {"width": 390, "height": 844}})
 
 
 @pytest.fixture(autouse=True)
@@ -23,23 +23,17 @@ def no_flavors_left(scene: PoolScene) -> Iterator[None]:
     scene.remove_flavors()
 
 
-@pytest.fixture(params=VIEWS)
-def view(request: pytest.FixtureRequest) -> dict[str, Any]:
-    width, height = VIEWS[request.param]
-    return {"viewport": {"width": width, "height": height}}
-
-
 def _submit(page: Any, name: str, gpus: int) -> None:
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=gpus))
     page.get_by_role("button", name="Submit", exact=True).click()
 
 
 def test_a_researcher_hears_which_kind_work_got_and_what_else_waits_for(
-    scene: PoolScene, signed_in: Callable[..., Any], view: dict[str, Any]
+    scene: PoolScene, signed_in: Callable[..., Any]
 ) -> None:
     scene.give_flavors(h100=12, a100=16)
     scene.run_workflows(scene.pool, gpus=8)
-    tab = signed_in(scene.pool_user, **view)
+    tab = signed_in(scene.pool_user, **PHONE)
     address = f"/submit?pool={scene.pool}"
     page = tab.open(address)
     name = scene.stack.unique_name("train")
@@ -80,12 +74,12 @@ def _text(tab: Any, path: str) -> str:
 
 
 def test_a_pool_admin_resizes_a_flavor_and_sees_which_one_is_full(
-    scene: PoolScene, signed_in: Callable[..., Any], view: dict[str, Any]
+    scene: PoolScene, signed_in: Callable[..., Any]
 ) -> None:
     scene.give_flavors(h100=16, a100=32)
     scene.create_subpool("a", {"h100": 8, "a100": 8})
     scene.run_workflows(f"{scene.pool}--a", gpus=8)
-    tab = signed_in(scene.pool_admin, **view)
+    tab = signed_in(scene.pool_admin, **DESK)
     page = tab.open(scene.pool_page)
     expect_text(page.locator("main"), "h100 8 of 8", "a100 0 of 8", "a100 0 of 32")
     page.get_by_role("link", name=f"Resize {scene.pool}--a").click()
@@ -100,9 +94,9 @@ def test_a_pool_admin_resizes_a_flavor_and_sees_which_one_is_full(
     tab.assert_accessible()
 
 
-def test_a_flavor_in_use_stays(scene: PoolScene, signed_in: Callable[..., Any], view: dict[str, Any]) -> None:
+def test_a_flavor_in_use_stays(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.give_flavors(h100=16, a100=32)
-    tab = signed_in(scene.create_platform_admin(), **view)
+    tab = signed_in(scene.create_platform_admin(), **DESK)
     page = tab.open(f"/clusters/{scene.pool}/configuration")
     flavors = page.get_by_label("Flavors")
     flavors.fill("h100 gpu=h100")

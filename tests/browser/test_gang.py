@@ -14,13 +14,7 @@ from tests.unit.specs.test_manifest import INFERENCE
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"viewport": {"width": 390, "height": 844}}
-VIEWS: dict[str, dict[str, Any]] = {
-    "desk": {},
-    "desk-dark": {"color_scheme": "dark"},
-    "phone": PHONE,
-    "phone-dark": {**PHONE, "color_scheme": "dark"},
-}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 RUNNING = """
     SELECT 1 FROM scheduling_task task JOIN scheduling_group gang ON gang.uuid = task.group_id
     WHERE gang.name = %s AND task.status = 'RUNNING'
@@ -43,9 +37,9 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
     page.wait_for_url(f"**/workflows/{name}-1")
     scene.stack.wait_until(lambda: len(scene.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
 
-    for picture, options in VIEWS.items():
-        tab = signed_in(scene.pool_user, **options)
-        page = tab.open(f"/workflows/{name}-1")
+    page = tab.open(f"/workflows/{name}-1")
+    for picture, size in (("phone", PHONE), ("desk", DESK)):
+        page.set_viewport_size(size)
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
         expect(tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required")).to_be_visible()
         expect(tree.get_by_role("img", name="prefill-3: 0 of 8 running, 8 required")).to_be_visible()
@@ -56,7 +50,7 @@ def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_
         assert pods["y"] + pods["height"] <= card["y"] + card["height"] + 1
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         tab.screenshot(picture)
-        tab.assert_accessible()
+    tab.assert_accessible_on_desk_and_phone()
 
     scene.end_workflow(f"{name}-1")
     page = tab.open(f"/workflows/{name}-1")

@@ -73,10 +73,10 @@ def test_the_menu_of_a_phone_by_keyboard(scene: PoolScene, signed_in: Callable[.
     expect(navigation.get_by_role("link", name="Home")).to_be_focused()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_without_scripts(scene: PoolScene, new_tab: Callable[..., Any], width: int) -> None:
+def test_without_scripts(scene: PoolScene, new_tab: Callable[..., Any]) -> None:
+    """On a phone; at a desk: tests/browser/test_forms.py."""
     scene.create_subpool("a", 30)
-    tab = new_tab(java_script_enabled=False, viewport={"width": width, "height": 900})
+    tab = new_tab(java_script_enabled=False, viewport={"width": 390, "height": 900})
     page = tab.login(scene.pool_admin, scene.password)
     page.get_by_role("link", name=scene.pool, exact=True).click()
     page.get_by_label(f"New quota of {scene.pool}--a").fill("40")

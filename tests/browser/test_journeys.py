@@ -76,13 +76,14 @@ class Journey:
             self.click("button", "Preview")
 
     def end(self, task: str, at_most: int) -> None:
-        """The task is done: few clicks, no sideways scroll, no serious finding of axe."""
+        """The task is done: few clicks, no sideways scroll, no serious finding of axe (at a desk, other tests look)."""
         self.taken[task] = self.clicks
         is_folded = self.page.viewport_size["width"] < 1024
         assert self.clicks <= at_most + is_folded, f"{task}: {self.clicks} clicks"
         size = self.page.viewport_size["width"]
         assert self.page.evaluate("document.documentElement.scrollWidth") <= size, f"{task} at {self.page.url}"
-        self.tab.assert_accessible()
+        if self.page.viewport_size != DESK:
+            self.tab.assert_accessible()
 
 
 @pytest.fixture

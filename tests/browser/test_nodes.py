@@ -39,7 +39,7 @@ def test_a_cluster_is_on_one_screen(
         expect(page.locator(TILES)).to_have_count(NODES)
         assert page.locator(TILES).last.bounding_box()["y"] < options["viewport"]["height"] - 60, colour
         assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
-        tab.assert_accessible_in_both_colours()
+        tab.assert_accessible()
 
 
 def test_the_keyboard_goes_from_tile_to_tile_and_reads_their_cards(

@@ -8,45 +8,48 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import GPUS, NODES, PoolScene
-from tests.browser.test_gang import VIEWS
 from tests.support.browser import expect, expect_text
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def busy_pool(scene: PoolScene) -> dict[str, str]:
+def test_the_queue(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     """LOW work of subpool `a` has borrowed every node; `b` reclaimed one and requests more than its quota."""
     scene.create_subpool("a", 30)
     scene.create_subpool("b", 10)
-    borrowers = scene.run_workflows(f"{scene.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
+    scene.run_workflows(f"{scene.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
     (owner,) = scene.run_workflows(f"{scene.pool}--b", gpus=GPUS)
     late = scene.submit_workflow(f"{scene.pool}--b", gpus=GPUS)
-    return {"owner": owner, "late": late, "first": borrowers[0]}
-
-
-@pytest.mark.parametrize("view", ["desk", "phone-dark"])
-def test_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
-    tab = signed_in(scene.pool_admin, **VIEWS[view])
+    tab = signed_in(scene.pool_admin)
     page = tab.open(scene.pool_page)
     page.locator("#oa-main").get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
-    row = waiting.locator(f"#gang-{busy_pool['late']}-main-group")
+    row = waiting.locator(f"#gang-{late}-main-group")
     expect_text(row, "Too little free quota", f"{scene.pool}--b")
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
     expect_text(lending.get_by_role("group", name=f"{scene.pool}--a"), "30 LOW inside")
-    expect_text(page.get_by_role("region", name="Running workflows"), busy_pool["owner"])
-    tab.screenshot(view)
-    tab.assert_accessible()
+    expect_text(page.get_by_role("region", name="Running workflows"), owner)
+    tab.screenshot("queue")
+    tab.assert_accessible_on_desk_and_phone()
 
     page.get_by_role("link", name="All scheduler events").click()
-    expect_text(page.locator("main"), "Reclaimed", f"for {busy_pool['owner']}")
+    expect_text(page.locator("main"), "Reclaimed", f"for {owner}")
     page.get_by_text("+ Filter").click()
     page.get_by_label("Event", exact=True).select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(".oa-events > li")).to_have_count(1)
-    tab.screenshot(f"timeline-{view}")
-    tab.assert_accessible()
+    tab.screenshot("timeline")
+    tab.assert_accessible_on_desk_and_phone()
+
+    page = tab.open(f"/queue/{scene.pool}")
+    page.get_by_text("+ Filter").click()
+    page.get_by_label("Subpool").select_option("a")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("region", name="Pending gangs")).not_to_contain_text(late)
+    page.get_by_label("Submitted by").fill("nobody")
+    page.get_by_label("Submitted by").press("Enter")
+    expect_text(page.locator("main"), "No pending work matches")
 
 
 ROWS = """() => {
@@ -67,15 +70,14 @@ CUT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("colours", ["none", "active"])
 def test_eighteen_gangs_in_one_window_and_one_of_them_unfolded_by_keyboard(
-    scene: PoolScene, signed_in: Callable[..., Any], colours: str
+    scene: PoolScene, signed_in: Callable[..., Any]
 ) -> None:
     scene.create_subpool("a", 8)
     scene.run_workflows(f"{scene.pool}--a", gpus=8)
     waiting = [scene.submit_workflow(f"{scene.pool}--a", gpus=8) for _ in range(20)]
     desk = {"width": 1440, "height": 900}
-    tab = signed_in(scene.pool_admin, viewport=desk, forced_colors=colours)
+    tab = signed_in(scene.pool_admin, viewport=desk)
     page = tab.open(f"/queue/{scene.pool}")
     page.locator(f"#gang-{waiting[-1]}-main-group").wait_for()
     seen = page.evaluate(ROWS)
@@ -99,21 +101,10 @@ def test_eighteen_gangs_in_one_window_and_one_of_them_unfolded_by_keyboard(
         assert page.evaluate(CUT) == [], width
         assert page.evaluate(ROWS)["first"] < 300, width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    tab.screenshot(f"rows-{colours}")
+    page.emulate_media(forced_colors="active")
+    assert page.evaluate(CUT) == [], "in forced colours"
+    tab.screenshot("rows")
     tab.assert_accessible()
-
-
-def test_filters_of_the_queue(scene: PoolScene, busy_pool: dict[str, str], signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(scene.pool_user)
-    page = tab.open(f"/queue/{scene.pool}")
-    page.get_by_text("+ Filter").click()
-    page.get_by_label("Subpool").select_option("a")
-    with page.expect_navigation():
-        page.get_by_role("button", name="Filter").click()
-    expect(page.get_by_role("region", name="Pending gangs")).not_to_contain_text(busy_pool["late"])
-    page.get_by_label("Submitted by").fill("nobody")
-    page.get_by_label("Submitted by").press("Enter")
-    expect_text(page.locator("main"), "No pending work matches")
 
 
 def test_the_queue_is_hidden_without_a_role(scene: PoolScene, signed_in: Callable[..., Any]) -> None:

@@ -21,29 +21,6 @@ def _cells(page: Any, part: str) -> Any:
     return row.locator("td")
 
 
-def test_partition_a_pool(scene: PoolScene, new_tab: Callable[..., Any]) -> None:
-    tab = new_tab()
-    page = tab.login(scene.pool_admin, scene.password)
-    page.get_by_role("link", name=scene.pool, exact=True).click()
-    page.get_by_role("link", name="Create a subpool").click()
-    page.get_by_label("Name").fill("a")
-    page.get_by_label("Quota in GPUs").fill("25%")
-    page.get_by_role("button", name="Preview").click()
-
-    expect_text(page.locator("main"), f"The quota of {scene.pool}--a is 25 GPUs from now on.")
-    assert scene.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{scene.pool}--a") == []
-    expect_text(page.locator("main"), re.compile(r"100\s*→\s*75"))
-    tab.screenshot("preview")
-    tab.assert_accessible()
-
-    page.get_by_role("button", name=f"Create {scene.pool}--a").click()
-    expect_text(page.locator("#page"), f"{scene.pool}--a was created; its quota is 25 GPUs.")
-    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 25)
-    expect(_cells(page, re.escape("Pool remainder (shared)")).nth(2)).to_have_text("75", use_inner_text=True)
-    tab.screenshot("pool")
-    tab.assert_accessible()
-
-
 def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 40)
     (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
@@ -63,44 +40,6 @@ def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]
     expect_text(drains, scene.pool_user)
     tab.screenshot("draining")
     tab.assert_accessible()
-
-
-def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    scene.create_subpool("a", 40)
-    first, second = scene.run_workflows(f"{scene.pool}--a", gpus=8, count=2)
-    tab = signed_in(scene.pool_admin)
-    page = tab.open(scene.pool_page)
-    page.locator("summary", has_text=f"More actions on {scene.pool}--a").click()
-    page.get_by_role("link", name=f"Delete {scene.pool}--a").click()
-    page.get_by_label("Reason").fill("the project is over")
-    page.get_by_role("button", name="Preview").click()
-
-    expect_text(page.locator("main"), f"2 workflows on {scene.pool}--a keep running.", first)
-    tab.screenshot("preview")
-    tab.assert_accessible()
-    page.get_by_role("button", name=f"Delete {scene.pool}--a").click()
-
-    drains = page.locator("section", has_text=f"{scene.pool}--a is draining")
-    expect_text(drains, "2 workflows still hold 16 GPUs", first, second)
-    assert scene.subpool_state(f"{scene.pool}--a") == ("DELETING", 40)
-    tab.screenshot("draining")
-    tab.assert_accessible()
-
-    scene.end_workflow(first)
-    expect_text(tab.open(scene.pool_page).locator("main"), "1 workflow still holds 8 GPUs")
-    scene.end_workflow(second)
-    scene.stack.wait_until(
-        lambda: scene.subpool_state(f"{scene.pool}--a")[0] == "ARCHIVED", what="the subpool is archived"
-    )
-
-    page = tab.open(scene.pool_page)
-    page.get_by_text("1 archived subpool").click()
-    page.get_by_role("link", name=f"Recreate {scene.pool}--a").click()
-    expect(page.get_by_label("Quota in GPUs")).to_have_value("40")
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name=f"Recreate {scene.pool}--a").click()
-    page.wait_for_url(f"**{scene.pool_page}**")
-    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
 
 
 def test_a_field_to_which_nobody_has_come_has_no_fault_yet(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -137,49 +76,6 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
     page.get_by_role("button", name="Change the input").click()
     expect(page.get_by_label("Name")).to_have_value("b")
     expect(page.get_by_label("Reason")).to_have_value("a second group")
-
-
-def test_a_change_by_somebody_else_in_the_meantime(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    scene.create_subpool("a", 30)
-    tab = signed_in(scene.pool_admin)
-    page = tab.open(f"/pools/{scene.pool}/subpools/a/resize")
-    page.get_by_label("Quota in GPUs").fill("50")
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name=f"Resize {scene.pool}--a").wait_for()
-    scene.create_subpool("b", 20)
-    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
-
-    expect_text(page.locator("main"), "changed meanwhile")
-    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 30)
-    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
-    page.wait_for_url(f"**{scene.pool_page}**")
-    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
-
-
-def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    foreign = PoolScene.build(scene.stack)
-    foreign.create_subpool("a", 10)
-    tab = signed_in(scene.pool_admin)
-    assert foreign.pool not in tab.open("/").inner_text("main")
-    assert foreign.pool not in tab.open("/pools").inner_text("main")
-    addresses = [
-        foreign.pool_page,
-        f"/pools/{foreign.pool}--a",
-        f"/pools/{foreign.pool}/subpools/create",
-        f"/pools/{foreign.pool}/subpools/a/resize",
-        f"/pools/{foreign.pool}/subpools/a/delete",
-        f"/pools/{foreign.pool}/configuration",
-    ]
-    for address in addresses:
-        answer = tab.page.goto(tab.base_url + address)
-        assert answer.status == 404, address
-        expect_text(tab.page.locator("main"), "no role")
-    expect(tab.page.get_by_role("navigation", name="Main")).not_to_contain_text("Users")
-    tab.screenshot("foreign")
-    tab.assert_accessible()
-    own = tab.open(scene.pool_page)
-    expect(own.get_by_role("link", name="Create a subpool")).to_be_visible()
-    expect(own.get_by_role("link", name="Edit")).to_have_count(0)
 
 
 def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ARTIFACTS = ROOT / "artifacts"
 PATIENCE = 30_000  # milliseconds; a page is slow on a busy machine
+PHONE: Any = {"width": 390, "height": 844}
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "::1", ""}
 # The last three are parts of a window that nobody sees: each new window loads them as pages, which takes as long as two
 # pages of ours.
@@ -38,39 +39,63 @@ document.getAnimations().filter(each => each instanceof CSSTransition).forEach(e
 _STRUCTURE = """() => axe.run({resultTypes: ['violations'], rules: {'color-contrast': {enabled: false}}})
   .then(found => found.violations)"""
 # The contrast takes five times longer than all other rules together, once for each text. The 40th row of a list has the
-# contrast of the first, so parts that look alike are looked at once: with the same elements, colours and sizes inside
-# them and in all elements around them.
-_CONTRAST = """() => {
+# contrast of the first, and the navigation that of the page before, so parts that look alike are looked at once in a
+# session: with the same elements, colours and sizes inside them and in all elements around them.
+_LOOKS = """() => {
   const styles = ['backgroundColor', 'backgroundImage', 'color', 'display', 'filter', 'fontSize', 'fontWeight',
     'mixBlendMode', 'opacity', 'position', 'textShadow', 'visibility', 'zIndex'];
-  const numbers = new Map(), looks = new Map(), wholes = new Map();
-  const numberOf = (text) => numbers.get(text) ?? numbers.set(text, numbers.size).get(text);
+  const hashes = new Map(), looks = new Map(), wholes = new Map();
+  const hash = (text) => {
+    let known = hashes.get(text);
+    if (known === undefined) {
+      let [high, low] = [0xdeadbeef, 0x41c6ce57];
+      for (let at = 0; at < text.length; at++) {
+        high = Math.imul(high ^ text.charCodeAt(at), 2654435761);
+        low = Math.imul(low ^ text.charCodeAt(at), 1597334677);
+      }
+      high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
+      low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
+      known = 4294967296 * (2097151 & low) + (high >>> 0);
+      hashes.set(text, known);
+    }
+    return known;
+  };
   const describe = (part) => {
     const style = getComputedStyle(part);
     const hasText = [...part.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
     const look = [part.tagName, part.checkVisibility(), part.disabled, part.control?.disabled, part.ariaDisabled,
       hasText, ...styles.map((name) => style[name])];
-    looks.set(part, numberOf(look.join('|')));
-    wholes.set(part, numberOf([looks.get(part), ...[...part.children].map(describe)].join(',')));
+    looks.set(part, hash(look.join('|')));
+    wholes.set(part, hash([looks.get(part), ...[...part.children].map(describe)].join(',')));
     return wholes.get(part);
   };
   describe(document.documentElement);
-  const seen = new Set(), exclude = [];
+  const keys = new Map();
   const visit = (part, around) => {
-    for (const child of part.children) {
-      const key = `${around}>${wholes.get(child)}`;
-      if (seen.has(key)) {
-        exclude.push(child);
-      } else {
-        seen.add(key);
-        visit(child, `${around}>${looks.get(child)}`);
-      }
-    }
+    keys.set(part, hash(`${around}>${wholes.get(part)}`));
+    const inside = hash(`${around}>${looks.get(part)}`);
+    [...part.children].forEach((child) => visit(child, inside));
   };
   visit(document.documentElement, '');
+  window.looksOfParts = keys;
+  return [...new Set(keys.values())];
+}"""
+_CONTRAST = """(known) => {
+  const seen = new Set(known), exclude = [], keys = window.looksOfParts;
+  const visit = (part) => {
+    if (seen.has(keys.get(part))) {
+      exclude.push(part);
+    } else {
+      seen.add(keys.get(part));
+      [...part.children].forEach(visit);
+    }
+  };
+  visit(document.documentElement);
+  if (exclude[0] === document.documentElement) return [];
   return axe.run({include: document, exclude}, {resultTypes: ['violations'], runOnly: ['color-contrast']})
     .then(found => found.violations);
 }"""
+_looks_with_contrast: set[int] = set()
 
 
 @contextmanager
@@ -158,7 +183,7 @@ class Tab:
     def assert_accessible(self) -> None:
         """Raises AssertionError for each serious or critical finding of axe."""
         self._expect_no_finding(_STRUCTURE)
-        self._expect_no_finding(_CONTRAST)
+        self._expect_contrast()
 
     def assert_accessible_in_both_colours(self) -> None:
         """The same in the light and in the dark scheme. Only the contrast depends on it, so that one page serves both:
@@ -167,13 +192,31 @@ class Tab:
         is_dark = self.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         self.page.emulate_media(color_scheme="light" if is_dark else "dark")
         self.page.evaluate(_END_TRANSITIONS)
-        self._expect_no_finding(_CONTRAST)
+        self._expect_contrast()
         self.page.emulate_media(color_scheme="dark" if is_dark else "light")
 
-    def _expect_no_finding(self, run: str) -> None:
+    def assert_accessible_on_desk_and_phone(self) -> None:
+        """As it is, and then as wide as a phone, in the dark scheme, where nothing is wider than the window."""
+        self.assert_accessible()
+        size = self.page.viewport_size
+        self.page.set_viewport_size(PHONE)
+        self.page.emulate_media(color_scheme="dark")
+        self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.page.evaluate(_END_TRANSITIONS)
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], self.page.url
+        self.assert_accessible()
+        self.page.set_viewport_size(size)
+        self.page.emulate_media(color_scheme="light")
+
+    def _expect_contrast(self) -> None:
+        looks = self.page.evaluate(_LOOKS)
+        self._expect_no_finding(_CONTRAST, [look for look in looks if look in _looks_with_contrast])
+        _looks_with_contrast.update(looks)
+
+    def _expect_no_finding(self, run: str, argument: Any = None) -> None:
         """Only the violations cross from the browser: a whole answer takes longer than the rules themselves."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(_axe_script())
-        found = self.page.evaluate(run)
+        found = self.page.evaluate(run, argument)
         serious = [f"{each['id']}: {each['help']}" for each in found if each["impact"] in {"serious", "critical"}]
         assert not serious, f"axe on {self.page.url}: {serious}"
