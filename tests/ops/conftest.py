@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,3 @@ def reachable_dir(data_dir: Path) -> Path:
     data_dir.mkdir()
     change_owner(find_database_account(), data_dir)
     return data_dir
-
-
-def is_running(pid: int) -> bool:
-    """True for a running process that is not a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

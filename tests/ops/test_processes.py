@@ -21,9 +21,9 @@ from osmo_admin.ops.programs.processes import (
     start_child,
     stop_children,
 )
-from tests.ops.conftest import is_running
 from tests.support.children import popen_of
 from tests.support.services import ROOT
+from tests.support.up import is_running
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 IGNORES_SIGTERM = [

@@ -21,15 +21,16 @@ import pytest
 from osmo_admin.ops.files.data_directory import DataDirectory
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.ops.programs.services import MANY_DEATHS
-from tests.ops.conftest import is_running
 from tests.ops.test_support_bundle import read as read_bundle
+from tests.ops.test_variables import MISTYPED
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY, find_free_port
-from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, run_osmo_admin
+from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, is_running, live_processes, run_osmo_admin
 
 Start = Callable[..., UpProcess]
 # All processes of an installation, with their names in children.json.
 NAMES = {"postgres", "valkey", "preloaded", "web", "worker", "beat", "clusters"}
+AS_ADMIN = {"x-osmo-user": "admin"}
 STOP_SECONDS = 30.0  # 9 s of grace for all processes together, and what a busy machine adds
 
 
@@ -37,7 +38,7 @@ STOP_SECONDS = 30.0  # 9 s of grace for all processes together, and what a busy 
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
     """One running installation for tests that only read it. The user of the database cannot enter its folder: pytest
     makes its temporary folders private, as root's home is."""
-    started = UpProcess(tmp_path_factory.mktemp("installation") / "data")
+    started = UpProcess(tmp_path_factory.mktemp("installation") / "data", env={"OSMO_LOCK_TIMEOUT": "5"})
     try:
         yield started.wait_ready()
         started.stop()
@@ -45,19 +46,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess
         started.process.kill()
         started.process.wait(60)
         DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDirectory.postgres_home
-
-
-def live_processes(pids: dict[str, int]) -> list[int]:
-    """All running processes of these groups."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
-        except (OSError, ValueError, IndexError):
-            continue
-        if group in pids.values() and is_running(int(folder.name)):
-            found.append(int(folder.name))
-    return found
 
 
 def bearer_client(up_process: UpProcess, token: str) -> httpx.Client:
@@ -112,6 +100,12 @@ def test_every_part_answers(installation: UpProcess) -> None:
     # Both web processes share the folder of the counters, so that /metrics includes both.
     folder = DataDirectory.open(installation.data_dir).metrics_in_memory
     assert list((folder if folder.parent.is_dir() else installation.data_dir / "metrics").glob("counter_*.db"))
+
+
+@pytest.mark.parametrize("name", ["web", "worker", "beat", "clusters"])
+def test_each_process_names_a_variable_that_nobody_reads_once(installation: UpProcess, name: str) -> None:
+    log = installation.data_dir / "logs" / f"{name}.log"
+    assert log.read_text().count(MISTYPED) == 1, log.read_text()
 
 
 def test_a_second_start_on_the_same_data_is_refused_with_one_message(installation: UpProcess) -> None:
@@ -202,35 +196,42 @@ def test_a_support_bundle_has_every_log_and_no_secret(installation: UpProcess, t
     assert not [name for name in files if name.endswith(".missing.txt")], files["README.txt"]
 
 
-@pytest.mark.usefixtures("used_data_dir")
-def test_down_stops_it_and_reset_removes_it(up: Start, data_dir: Path) -> None:
-    installation = up().wait_ready()
-    refused = run_osmo_admin("reset", "--yes", "--data-dir", data_dir)
-    assert (refused.returncode, "is running" in refused.stderr) == (1, True)
-    down = run_osmo_admin("down", "--data-dir", data_dir)
-    assert (down.returncode, down.stdout) == (0, "Stopped.\n")
-    assert installation.wait() == 0
-    assert run_osmo_admin("status", "--data-dir", data_dir).returncode == 1
-    assert run_osmo_admin("down", "--data-dir", data_dir).returncode == 0
-    assert run_osmo_admin("reset", "--yes", "--data-dir", data_dir).returncode == 0
-    assert not data_dir.exists()
-
-
 @pytest.mark.fault
 def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start, used_data_dir: Path) -> None:
+    """It stops in time then, and the next start finds the data. What a killed supervisor leaves:
+    tests/faults/test_up_killed.py."""
     former = json.loads((used_data_dir / "secrets.json").read_text())["OSMO_SECRET_KEY"]
-    keys = {"OSMO_SECRET_KEY": SECRET_KEY, "OSMO_SECRET_KEY_FALLBACKS": former}
-    installation = up("--webhook-port", str(find_free_port()), env=keys).wait_ready()
-    old = installation.child_pids()
+    first = up("--webhook-port", str(find_free_port())).wait_ready()
+    assert first.runtime_addresses()["OSMO_SECRET_KEY"] == former
+    old = first.child_pids()
     assert set(old) == {*NAMES, process_commands.WEBHOOK}
-    check_environments(old)
+    check_environments(old, former)
     for pid in old.values():
         os.kill(pid, signal.SIGKILL)
-    check_whole_again(installation, old, set(old))
-    check_environments(installation.child_pids())
-    status = run_osmo_admin("status", "--data-dir", installation.data_dir)
+    check_whole_again(first, old, set(old))
+    pids = first.child_pids()
+    check_environments(pids, former)
+    status = run_osmo_admin("status", "--data-dir", used_data_dir)
     assert "web died and was started again: 1 × since the start" in status.stdout
-    assert installation.stop() == 0
+    made = run_osmo_admin("user", "create", "visitor", "--data-dir", used_data_dir)
+    assert made.returncode == 0, made.stderr
+    began = time.monotonic()
+    assert first.stop(signal.SIGINT) == 0
+    assert time.monotonic() - began < STOP_SECONDS
+    assert live_processes(pids) == []
+    assert not (used_data_dir / "runtime.json").exists()
+
+    keys = {"OSMO_SECRET_KEY": SECRET_KEY, "OSMO_SECRET_KEY_FALLBACKS": former}
+    second = up("--dev", env={"OSMO_ADMIN_PASSWORD": "", **keys}).wait_ready()
+    assert "shown this once" not in second.output_text()
+    again = run_osmo_admin("user", "create", "visitor", "--data-dir", used_data_dir)
+    assert "User visitor exists already" in again.stderr
+    assert second.get("/api/profile/settings", headers=AS_ADMIN).status_code == 200, "--dev trusts the header"
+    # A closed terminal stops the server as Ctrl-C does.
+    pids = second.child_pids()
+    check_environments(pids, SECRET_KEY)
+    assert second.stop(signal.SIGHUP) == 0
+    assert live_processes(pids) == []
 
 
 @pytest.mark.fault
@@ -318,7 +319,7 @@ def check_whole_again(installation: UpProcess, old: dict[str, int], dead: set[st
     assert (made.returncode, made.stderr) == (0, "")
 
 
-def check_environments(pids: dict[str, int]) -> None:
+def check_environments(pids: dict[str, int], key: str) -> None:
     """No process has the password of the first user, and the servers of others have none of our variables."""
     found: dict[str, set[bytes]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -337,7 +338,7 @@ def check_environments(pids: dict[str, int]) -> None:
         assert not any(ADMIN_PASSWORD.encode() in variable for variable in variables), name
         if name in ("postgres", "valkey"):
             assert not any(each.startswith((b"OSMO_", b"DATABASE_", b"REDIS_", b"PYTHON")) for each in names), name
-            assert not any(SECRET_KEY.encode() in variable for variable in variables), name
+            assert not any(key.encode() in variable for variable in variables), name
 
 
 def _parent_of(folder: Path) -> int:
@@ -345,19 +346,6 @@ def _parent_of(folder: Path) -> int:
         return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
-
-
-@pytest.mark.fault
-@pytest.mark.usefixtures("used_data_dir")
-def test_a_killed_supervisor_leaves_nothing_and_the_next_start_recovers(up: Start) -> None:
-    first = up().wait_ready()
-    pids = first.child_pids()
-    first.process.kill()
-    first.process.wait(60)
-    second = up().wait_ready()
-    assert live_processes(pids) == []
-    assert set(second.child_pids().values()).isdisjoint(pids.values())
-    assert second.stop() == 0
 
 
 def test_a_stop_during_the_start_is_obeyed(up: Start) -> None:
@@ -394,26 +382,9 @@ def test_dev_login_is_refused_on_a_public_address(
     assert not data_dir.exists()
 
 
-@pytest.mark.usefixtures("used_data_dir")
-def test_only_dev_mode_trusts_the_header(up: Start, installation: UpProcess) -> None:
-    dev = up("--dev").wait_ready()
-    as_admin = {"x-osmo-user": "admin"}
-    assert httpx.get(f"{dev.base_url}/api/profile/settings", headers=as_admin, timeout=60).status_code == 200
-    assert httpx.get(f"{installation.base_url}/api/profile/settings", headers=as_admin, timeout=60).status_code == 401
-
-
-def test_addresses_in_the_environment_replace_the_embedded_servers(
-    up: Start, installation: UpProcess, data_dir: Path
-) -> None:
-    """A first start, too, which generates a password if none is given, and prints it this once."""
-    other = up(env={**elsewhere(installation), "OSMO_ADMIN_PASSWORD": ""}).wait_ready()
-    assert set(other.child_pids()) == NAMES - {"postgres", "valkey"}
-    assert not (data_dir / "postgres").exists()
-    line = next(line for line in other.output_text().splitlines() if line.startswith("Login:"))
-    assert "shown this once" in line
-    assert _browser_login(other, line.split()[3]) == 302
-    assert other.stop() == 0
-    assert installation.get("/ready").status_code == 200
+def test_only_dev_mode_trusts_the_header(installation: UpProcess) -> None:
+    """The other half: the second start of the test of death."""
+    assert installation.get("/api/profile/settings", headers=AS_ADMIN).status_code == 401
 
 
 def elsewhere(installation: UpProcess) -> dict[str, str]:
@@ -449,15 +420,31 @@ def test_the_processes_use_the_role_without_powers(installation: UpProcess) -> N
 def test_an_installation_of_one_role_is_warned_and_keeps_working(
     up: Start, installation: UpProcess, data_dir: Path
 ) -> None:
-    """As before two roles: `DATABASE_URL` names the owner of everything."""
-    env = elsewhere(installation)
+    """As before two roles: `DATABASE_URL` names the owner of everything. The addresses of the environment replace the
+    embedded servers; a first start generates a password if none is given, and prints it this once; `down` stops it and
+    `reset` removes it."""
+    env = {**elsewhere(installation), "OSMO_ADMIN_PASSWORD": ""}
     env["DATABASE_URL"] = env.pop("OSMO_OWNER_DATABASE_URL")
     other = up(env=env).wait_ready()
+    assert set(other.child_pids()) == NAMES - {"postgres", "valkey"}
+    assert not (data_dir / "postgres").exists()
+    line = next(line for line in other.output_text().splitlines() if line.startswith("Login:"))
+    assert "shown this once" in line
+    assert _browser_login(other, line.split()[3]) == 302
     assert "The role osmo of DATABASE_URL owns tables" in (data_dir / "logs" / "bootstrap.log").read_text()
     checked = run_osmo_admin("check", "--data-dir", data_dir)
     assert checked.returncode == 1
     assert "The role osmo of DATABASE_URL owns tables" in checked.stderr
-    assert other.stop() == 0
+    refused = run_osmo_admin("reset", "--yes", "--data-dir", data_dir)
+    assert (refused.returncode, "is running" in refused.stderr) == (1, True)
+    down = run_osmo_admin("down", "--data-dir", data_dir)
+    assert (down.returncode, down.stdout) == (0, "Stopped.\n")
+    assert other.wait() == 0
+    assert installation.get("/ready").status_code == 200, "the servers of others go on"
+    assert run_osmo_admin("status", "--data-dir", data_dir).returncode == 1
+    assert run_osmo_admin("down", "--data-dir", data_dir).returncode == 0
+    assert run_osmo_admin("reset", "--yes", "--data-dir", data_dir).returncode == 0
+    assert not data_dir.exists()
 
 
 def test_verify_names_a_difference_and_fails(installation: UpProcess) -> None:
@@ -479,43 +466,12 @@ def test_verify_names_a_difference_and_fails(installation: UpProcess) -> None:
     assert run_osmo_admin("verify", "--data-dir", installation.data_dir).returncode == 0
 
 
-@pytest.mark.usefixtures("used_data_dir")
-def test_ctrl_c_stops_everything_in_time_and_the_next_start_finds_the_data(up: Start) -> None:
-    first = up().wait_ready()
-    pids = first.child_pids()
-    key = first.runtime_addresses()["OSMO_SECRET_KEY"]
-    made = run_osmo_admin("user", "create", "visitor", "--data-dir", first.data_dir)
-    assert made.returncode == 0, made.stderr
-    began = time.monotonic()
-    assert first.stop(signal.SIGINT) == 0
-    assert time.monotonic() - began < STOP_SECONDS
-    assert live_processes(pids) == []
-    assert not (first.data_dir / "runtime.json").exists()
-
-    second = up(env={"OSMO_ADMIN_PASSWORD": ""}).wait_ready()
-    assert second.runtime_addresses()["OSMO_SECRET_KEY"] == key
-    assert "shown this once" not in second.output_text()
-    again = run_osmo_admin("user", "create", "visitor", "--data-dir", second.data_dir)
-    assert "User visitor exists already" in again.stderr
-    # A closed terminal stops the server as Ctrl-C does.
-    pids = second.child_pids()
-    assert second.stop(signal.SIGHUP) == 0
-    assert live_processes(pids) == []
-
-
 def _browser_login(installation: UpProcess, password: str) -> int:
     """The status of the login form: 302 is a success, 200 is the form again."""
     with httpx.Client(base_url=installation.base_url, timeout=60) as client:
         client.get("/login/").raise_for_status()
         form = {"username": "admin", "password": password, "csrfmiddlewaretoken": client.cookies["csrftoken"]}
         return client.post("/login/", data=form, headers={"Referer": installation.base_url}).status_code
-
-
-@pytest.mark.usefixtures("used_data_dir")
-def test_check_exits_0_after_a_workflow_has_started(up: Start) -> None:
-    checked = up("--check")
-    assert checked.wait(seconds=150) == 0, checked.output_text()
-    assert "Check passed: osmo-check-1 was accepted by the API and started by the worker" in checked.output_text()
 
 
 def test_a_check_can_be_repeated_and_leaves_nothing(installation: UpProcess) -> None:

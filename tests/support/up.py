@@ -37,6 +37,29 @@ def clean_env(extra: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **extra}
 
 
+def is_running(pid: int) -> bool:
+    """True for a running process that is not a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def live_processes(pids: dict[str, int]) -> list[int]:
+    """All running processes of these groups."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
+        except (OSError, ValueError, IndexError):
+            continue
+        if group in pids.values() and is_running(int(folder.name)):
+            found.append(int(folder.name))
+    return found
+
+
 class UpProcess:
     """One start of `osmo-admin up` on `data_dir`. `output` is the file with its output."""
 
@@ -80,9 +103,9 @@ class UpProcess:
         entries = json.loads((self.data_dir / "children.json").read_text())["children"]
         return {entry["name"]: entry["pid"] for entry in entries}
 
-    def get(self, path: str) -> httpx.Response:
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """One anonymous request."""
-        return httpx.get(self.base_url + path, timeout=60)
+        return httpx.get(self.base_url + path, headers=headers, timeout=60)
 
     def stop(self, how: signal.Signals = signal.SIGINT, *, seconds: float = 60) -> int:
         """Signal it and wait. Returns the exit code."""
