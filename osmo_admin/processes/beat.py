@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 from django.db import Error, ProgrammingError, close_old_connections
-from django_celery_beat.schedulers import DatabaseScheduler
+from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin.doctor.reports import Reporter
@@ -29,6 +29,15 @@ LEASE_TIMING = LeaseTiming(timedelta(seconds=15), renew_after=3.0, safe_for=10.0
 log = structlog.get_logger(__name__)
 
 
+class Entry(ModelEntry):  # type: ignore[misc]
+    """A job whose last run is not ahead: after a clock was set back it would not run until that time comes again."""
+
+    def is_due(self) -> Any:
+        """Whether it is due, and the seconds until the next look at it."""
+        self.last_run_at = min(self.last_run_at, self._default_now())
+        return super().is_due()
+
+
 class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     """Waits and retries where the scheduler of django-celery-beat would end its process.
 
@@ -36,7 +45,9 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     tick; later changes of rows are noticed with every tick.
     """
 
+    Entry = Entry
     _ensured = False
+    _ticked_at = 0.0
     _is_leader: bool | None = None  # None: not known yet
     _liveness = Liveness(heartbeat.BEAT)
 
@@ -70,6 +81,9 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
             if not self._ensured:
                 ensure_periodic_tasks()
                 self._ensured = True
+            if (now := time.time()) < self._ticked_at:
+                self._heap = None  # its times are those of the clock before it was set back
+            self._ticked_at = now
             delay: float = super().tick(*args, **kwargs)
         except Exception as problem:
             if not _may_pass(problem):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import OperationalError
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
@@ -20,7 +21,7 @@ from osmo_admin.monitoring import heartbeat
 from osmo_admin.monitoring.liveness import Liveness
 from osmo_admin.processes import beat
 from osmo_admin.processes.beat import RETRY_SECONDS, Scheduler
-from scheduling.selectors.status.job_names import FIND_SILENT
+from scheduling.selectors.status.job_names import END_TEMPORARY_QUOTAS, FIND_SILENT
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from tests.support.services import Services
 
@@ -106,3 +107,33 @@ def test_the_last_run_is_stored_with_every_run(running_services: Services) -> No
     assert row.total_run_count == 1
     assert row.last_run_at is not None
     assert row.last_run_at > long_ago
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_run_on_after_the_clock_was_set_back(running_services: Services) -> None:
+    """An hour of a wrong clock must not be an hour without reconciliation, ends of quotas, notices and sign-on checks."""
+    ensure_periodic_tasks()
+    begin = timezone.now()
+    PeriodicTask.objects.exclude(name__in=[FIND_SILENT, END_TEMPORARY_QUOTAS]).update(enabled=False)
+    PeriodicTask.objects.update(last_run_at=begin, total_run_count=0)
+    scheduler = Scheduler(app=app)
+
+    def count_runs() -> list[int]:
+        for _ in range(9):
+            scheduler.tick()
+        rows = PeriodicTask.objects.filter(enabled=True).order_by("name")
+        return list(rows.values_list("total_run_count", flat=True))
+
+    with time_machine.travel(begin + timedelta(hours=1), tick=False):
+        assert count_runs() == [1, 1]
+    with time_machine.travel(begin, tick=False):
+        assert count_runs() == [1, 1]
+    with time_machine.travel(begin + timedelta(seconds=16), tick=False):
+        assert count_runs() == [2, 2]
+    scheduler.close()
+    PeriodicTask.objects.update(last_run_at=begin + timedelta(hours=1))
+    scheduler = Scheduler(app=app)  # another beat takes over with rows of the wrong clock
+    with time_machine.travel(begin + timedelta(seconds=32), tick=False):
+        count_runs()
+    with time_machine.travel(begin + timedelta(seconds=48), tick=False):
+        assert count_runs() == [3, 3]
