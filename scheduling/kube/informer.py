@@ -22,6 +22,7 @@ from scheduling.kube.connection.port import ClusterReader, ResourceKind, WatchEv
 
 logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause
+_UNFORESEEN = "An object or an answer of the cluster could not be read; the log of this process has the error."
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -129,6 +130,12 @@ class Informer(Generic[Key]):
                     self._record_error(error)
                     self._since = ""
                 self._pause(stop, backoff.next_pause(error.retry_after))
+            except Exception:
+                # Nobody would notice the end of this thread: what it knows would only grow old.
+                logger.exception("%s cannot be followed", self.kind)
+                self._record_error(ClusterError(_UNFORESEEN))
+                self._since = ""
+                self._pause(stop, backoff.next_pause())
             else:
                 self.error = None
                 backoff.reset()

@@ -11,7 +11,7 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import errors
-from scheduling.kube.connection.call_limits import CallLimiter, call_class
+from scheduling.kube.connection.call_limits import MAX_PAUSE_SECONDS, CallLimiter, call_class
 from scheduling.kube.connection.call_tracing import traced_call
 from scheduling.kube.connection.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.connection.errors import ClusterError, FieldError
@@ -139,9 +139,12 @@ class KubernetesReader:
             for item in body.get("items") or []:
                 found = _with_kind(kind, item)
                 items.append(found if keep is None else keep(found))
-            if not body["metadata"].get("continue"):
-                return ObjectList(items, body["metadata"]["resourceVersion"])
-            more = {"continue": body["metadata"]["continue"]}
+            metadata = body.get("metadata")
+            if not isinstance(metadata, dict) or "resourceVersion" not in metadata:
+                raise errors.ServerError("The answer was not a list; is this a Kubernetes API server?")
+            if not metadata.get("continue"):
+                return ObjectList(items, metadata["resourceVersion"])
+            more = {"continue": metadata["continue"]}
 
     def watch(
         self,
@@ -421,11 +424,13 @@ def _event(kind: ResourceKind, line: bytes) -> WatchEvent:
     try:
         event = json.loads(line)
         event_type, content = event["type"], event["object"]
-    except (ValueError, KeyError, TypeError) as error:
+        if event_type != "ERROR":
+            version = content["metadata"]["resourceVersion"]
+            return WatchEvent(WatchEventType(event_type), _with_kind(kind, content), version)
+        status = int(content.get("code") or 500)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.Unreachable("The watch broke off in the middle of an event.") from error
-    if event_type == "ERROR":
-        raise _error(_Answer(int(content.get("code") or 500), _encode(content), None))
-    return WatchEvent(WatchEventType(event_type), _with_kind(kind, content), content["metadata"]["resourceVersion"])
+    raise _error(_Answer(status, _encode(content), None))
 
 
 def _encode(content: Object) -> bytes:
@@ -440,15 +445,26 @@ def _error(answer: _Answer) -> ClusterError:
     except ValueError:
         content = None
     status: Object = content if isinstance(content, dict) and content.get("kind") == "Status" else {}
-    details = status.get("details") or {}
-    message = status.get("message") or f"The API server answered {answer.status}."
-    faults = [
-        FieldError(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
-        for cause in details.get("causes") or []
-    ]
-    requested = details.get("retryAfterSeconds")
-    pause = answer.retry_after if answer.retry_after is not None else (float(requested) if requested else None)
+    message = str(status.get("message") or f"The API server answered {answer.status}.")
+    faults, requested = _read_details(status)
+    pause = requested if answer.retry_after is None else answer.retry_after
+    if pause is not None:  # a gateway that asks for a day must not keep us away for longer than its fault lasts
+        pause = min(pause, MAX_PAUSE_SECONDS)
     return _class_of(answer.status, status)(message, status=answer.status, field_errors=faults, retry_after=pause)
+
+
+def _read_details(status: Object) -> tuple[Sequence[FieldError], float | None]:
+    """The invalid fields and the pause in seconds that a Status names; what has another form counts as not named."""
+    try:
+        details = status.get("details") or {}
+        faults = [
+            FieldError(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
+            for cause in details.get("causes") or []
+        ]
+        requested = details.get("retryAfterSeconds")
+        return faults, float(requested) if requested else None
+    except (ValueError, TypeError, AttributeError):
+        return [], None
 
 
 def _class_of(code: int, status: Object) -> type[ClusterError]:

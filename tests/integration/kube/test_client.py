@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from scheduling.kube.connection import errors
-from scheduling.kube.connection.call_limits import CallLimiter
+from scheduling.kube.connection.call_limits import MAX_PAUSE_SECONDS, CallLimiter
 from scheduling.kube.connection.client import KubernetesCluster, Timeouts
 from scheduling.kube.connection.cluster_access import KubeconfigAccess
 from scheduling.kube.connection.error_messages import condition_reason, error_message
@@ -88,6 +88,36 @@ def test_the_pause_is_read_from_the_header_or_the_details(through: Callable[...,
     with pytest.raises(errors.ServerError) as by_details:
         through().get(QUEUE, "a")
     assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
+
+
+@pytest.mark.parametrize("seconds", ["86400", "9" * 400])
+def test_no_pause_is_longer_than_a_minute(through: Callable[..., Cluster], proxy: FaultyProxy, seconds: str) -> None:
+    """A gateway that asks for a day would keep us away after the cluster answers again."""
+    proxy.add_rule("/queues/", status=429, body=status_body(429), headers={"Retry-After": seconds})
+    with pytest.raises(errors.TooManyRequests) as answered:
+        through().get(QUEUE, "a")
+    assert answered.value.retry_after == MAX_PAUSE_SECONDS
+
+
+@pytest.mark.parametrize(
+    "details", [{"retryAfterSeconds": "soon"}, {"causes": "many"}, {"causes": ["x"]}, {"retryAfterSeconds": [1]}]
+)
+def test_details_of_another_form_are_not_read(
+    through: Callable[..., Cluster], proxy: FaultyProxy, details: dict[str, Any]
+) -> None:
+    proxy.add_rule("/queues/", status=503, body=status_body(503, **details))
+    with pytest.raises(errors.ServerError, match="said the proxy"):
+        through().get(QUEUE, "a")
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"items": []}', b'{"metadata": "x"}'])
+def test_an_answer_without_a_version_is_not_a_list(
+    through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes
+) -> None:
+    """As of a portal that answers every address."""
+    proxy.add_rule("/queues", status=200, body=body)
+    with pytest.raises(errors.ServerError, match="not a list"):
+        through().list(QUEUE)
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'"x"'])
@@ -169,7 +199,19 @@ def test_an_expiry_event_ends_a_watch(through: Callable[..., Cluster], proxy: Fa
         list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
 
 
-@pytest.mark.parametrize("body", [b'{"type": "ADDED", "obj\n', b"[]\n", b'{"object": {}}\n'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"type": "ADDED", "obj\n',
+        b"[]\n",
+        b'{"object": {}}\n',
+        b'{"type": "ADDED", "object": {}}\n',
+        b'{"type": "ADDED", "object": "x"}\n',
+        b'{"type": "FOO", "object": {"metadata": {"resourceVersion": "6"}}}\n',
+        b'{"type": "ERROR", "object": "x"}\n',
+        b'{"type": "ERROR", "object": {"code": "x"}}\n',
+    ],
+)
 def test_a_watch_with_a_broken_line(through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes) -> None:
     proxy.add_rule("watch=true", status=200, body=body)
     with pytest.raises(errors.Unreachable, match="broke off"):

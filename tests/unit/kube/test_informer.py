@@ -269,3 +269,16 @@ def test_pauses_grow_and_differ() -> None:
     backoff.reset()
     assert backoff.next_pause() <= 1
     assert len({Backoff(1, 10).next_pause() for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("failure", [KeyError("metadata"), RecursionError("deep")])
+def test_it_goes_on_after_an_error_that_nobody_foresaw(failure: Exception) -> None:
+    """The end of its thread would be noticed by nobody: the agent would work with old pods from then on."""
+    flaky = FailingCluster()
+    flaky.failures = [failure]
+    with running_informer(flaky) as (informer, _):
+        wait_for_names(informer)
+        flaky.break_watch(failure)
+        create_pod(flaky, "later")
+        wait_for_names(informer, "lost-1", "later")
+    assert informer.error is None
