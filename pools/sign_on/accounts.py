@@ -147,8 +147,9 @@ def check_due_identities() -> None:
     by_name = Q(provider__in=[directory.name for directory in configured_directories()])
     due = (
         SignOnIdentity.objects.filter(by_token | by_name, provider__in=providers, user__is_active=True)
-        .filter(checked_at__lte=Now() - timedelta(seconds=settings.OSMO.sign_on_check_interval / 2))
-        .exclude(claimed_until__gt=Now())
+        # A check that is ahead was made before the clock was set back.
+        .exclude(checked_at__range=(Now() - _check_pause(), Now()))
+        .exclude(_is_claimed())
         .order_by("checked_at")
     )
     _end_unrenewable(providers)
@@ -159,6 +160,15 @@ def check_due_identities() -> None:
             with left_out_on_error("the check of a sign-on", f"{username} at {name}"):
                 if name not in unreachable and not _check_identity(pk, providers[name], opened):
                     unreachable.add(name)
+
+
+def _check_pause() -> timedelta:
+    return timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)
+
+
+def _is_claimed() -> Q:
+    """Another process asks, or this one makes a pause. A later end is from before the clock was set back."""
+    return Q(claimed_until__gt=Now(), claimed_until__lte=Now() + max(CLAIM_LIFE, _check_pause()))
 
 
 def _end_unrenewable(providers: Mapping[str, SignOnProvider]) -> None:
@@ -192,7 +202,7 @@ class _OpenDirectories:
 
 def _check_identity(pk: int, provider: SignOnProvider, opened: _OpenDirectories) -> bool:
     """Ask the provider about one sign-on. False if it does not answer."""
-    claimed = SignOnIdentity.objects.filter(pk=pk).exclude(claimed_until__gt=Now())
+    claimed = SignOnIdentity.objects.filter(pk=pk).exclude(_is_claimed())
     if not claimed.update(claimed_until=Now() + CLAIM_LIFE):
         return True  # another process asks
     identity = SignOnIdentity.objects.select_related("user").get(pk=pk)
@@ -231,8 +241,7 @@ def _is_about_person(refusal: Forbidden) -> bool:
 
 def _pause(identity: SignOnIdentity) -> None:
     """Ask about the others first."""
-    pause = timedelta(seconds=settings.OSMO.sign_on_check_interval / 2)
-    SignOnIdentity.objects.filter(pk=identity.pk).update(claimed_until=Now() + pause)
+    SignOnIdentity.objects.filter(pk=identity.pk).update(claimed_until=Now() + _check_pause())
 
 
 def _postpone(provider: SignOnProvider, identity: SignOnIdentity, next_token: str = "") -> None:

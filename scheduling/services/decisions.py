@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.utils import timezone
 
 from pools.database.statements import execute_sql
+from pools.database.transactions import database_time
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.models import Decision, SchedulerDifference, SchedulingCycle
 from scheduling.models.decision import MIN_RETENTION_DAYS
@@ -59,7 +59,7 @@ def build_decision(
 def delete_old_decisions() -> int:
     """Delete the decisions that are too old or too many, one batch after the other; returns the number of deleted
     decisions."""
-    now = timezone.now()
+    now = database_time()
     oldest = now - timedelta(days=settings.OSMO.decision_retention_days)
     SchedulingCycle.objects.filter(time__lt=oldest).delete()
     SchedulerDifference.objects.filter(time__lt=oldest).delete()

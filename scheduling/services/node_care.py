@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.utils import timezone
-
 from pools.database.transactions import change, database_time
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.people.roles import SYSTEM, Actor
@@ -24,7 +22,7 @@ def find_suspect_nodes() -> int:
     new marks. Failures before a person's "in order" do not count again."""
     found = {
         (backend, each.node): each
-        for backend, failures in _failures(timezone.now()).items()
+        for backend, failures in _failures(database_time()).items()
         for each in find_suspects(failures)
     }
     if not found and not SuspectNode.objects.open().exists():

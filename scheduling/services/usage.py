@@ -9,7 +9,6 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.open_transactions import has_open_transaction_before
@@ -196,7 +195,7 @@ def delete_old_usage() -> int:
 
 def _oldest() -> datetime:
     """The record begins with a full day: the sums of a day are those of its hours."""
-    return start_of_day(timezone.now() - timedelta(days=settings.OSMO.usage_retention_days))
+    return start_of_day(database_time() - timedelta(days=settings.OSMO.usage_retention_days))
 
 
 def _first_hour() -> datetime | None:

@@ -111,7 +111,7 @@ def test_the_last_run_is_stored_with_every_run(running_services: Services) -> No
 
 @pytest.mark.django_db(transaction=True)
 def test_jobs_run_on_after_the_clock_was_set_back(running_services: Services) -> None:
-    """An hour of a wrong clock must not be an hour without reconciliation, ends of quotas, notices and sign-on checks."""
+    """An hour of a wrong clock must not be an hour without reconciliation, ends of quotas and checks of sign-ons."""
     ensure_periodic_tasks()
     begin = timezone.now()
     PeriodicTask.objects.exclude(name__in=[FIND_SILENT, END_TEMPORARY_QUOTAS]).update(enabled=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pools.database.statements import execute_sql
@@ -126,7 +127,7 @@ def sample_usage() -> int:
             last.workers)
         """
     ).rowcount
-    GpuUsageSample.objects.filter(at__lt=timezone.now() - SAMPLE_RETENTION).delete()
+    GpuUsageSample.objects.filter(at__lt=Now() - SAMPLE_RETENTION).delete()
     return sample_count
 
 

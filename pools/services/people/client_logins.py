@@ -16,7 +16,7 @@ from enum import StrEnum
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from pools.database.transactions import change
+from pools.database.transactions import change, database_time
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.errors import BadInput, DomainError, Fault, NotFound, Throttled, Violation
 from pools.domain.people.roles import SYSTEM, Actor
@@ -66,7 +66,7 @@ def start_client_login(*, client_name: str, address: str) -> tuple[ClientLogin, 
             user_code=_new_code(),
             client_name=client_name,
             address=address,
-            expires_at=timezone.now() + LIFETIME,
+            expires_at=database_time() + LIFETIME,
         )
     return login, secret
 

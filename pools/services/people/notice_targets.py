@@ -211,7 +211,7 @@ def send_test(command: SendTest, *, actor: Actor, description: str = "") -> Noti
         tests = Notice.objects.filter(kind=NoticeKind.TEST, target__user=target.user, target__pool=target.pool)
         if tests.filter(target=target, status=NoticeStatus.WAITING).count() >= MAX_OPEN_TESTS:
             raise Conflict(f"{MAX_OPEN_TESTS} tests of {target.name} wait already. See why: osmo notice list.")
-        if tests.filter(created_at__gt=Now() - TESTS_TIME).count() >= MAX_TESTS:
+        if tests.filter(created_at__range=(Now() - TESTS_TIME, Now())).count() >= MAX_TESTS:
             raise _too_often(
                 f"{MAX_TESTS} tests were sent within an hour, which is the most for the destinations of an owner"
             )
@@ -256,7 +256,7 @@ def _replay(rows: QuerySet[Notice], target_id: int, *, actor: Actor, description
     with change(actor=actor, description=description):
         NoticeTarget.objects.filter(pk=target_id).update(retry_at=None, failures=0)
         return rows.exclude(status=NoticeStatus.WAITING).update(
-            status=NoticeStatus.WAITING, attempts=0, ended_at=None, error="", created_at=timezone.now()
+            status=NoticeStatus.WAITING, attempts=0, ended_at=None, error="", created_at=Now()
         )
 
 

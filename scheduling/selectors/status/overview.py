@@ -80,7 +80,7 @@ def read_overview(actor: Actor) -> Overview:
     backends = None if actor.can_read_all else Pool.objects.visible_to(actor).roots().values("backend")
     capacities = read_capacities(backends)
     found = [
-        *problems.cluster_problems(actor, now),
+        *problems.cluster_problems(actor),
         *problems.late_jobs(actor, now),
         *problems.stuck_gangs(actor),
         *problems.suspect_nodes(actor),

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models.functions import Now
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from pools.database.statements import execute_sql
@@ -92,7 +93,7 @@ class Problem:
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
-def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
+def cluster_problems(actor: Actor) -> Iterator[Problem]:
     """Clusters that do not answer or are offline, and queues that differ from their desired state. One query."""
     rows = (
         Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
@@ -101,6 +102,7 @@ def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
     )
     found = rows.annotate(
         heard_at=F("cluster_state__heartbeat_at"),
+        is_heard=Q(cluster_state__heartbeat_at__gte=Now() - HEARTBEAT_LIFETIME),
         is_connected=Q(kubernetes__isnull=False),
         has_pools=Exists(Pool.objects.roots().filter(archived=False, backend=OuterRef("pk"))),
         synced=F("queue_sync__synced"),
@@ -109,10 +111,10 @@ def cluster_problems(actor: Actor, now: datetime) -> Iterator[Problem]:
         drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None), distinct=True),
     ).order_by("name")
     for row in found:
-        yield from _problems_of_backend(row, now)
+        yield from _problems_of_backend(row)
 
 
-def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
+def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
     is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
     cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
@@ -121,7 +123,7 @@ def _problems_of_backend(row: Backend, now: datetime) -> Iterator[Problem]:
         message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
         yield Problem(ProblemCode.OFFLINE, subject, message, is_urgent=False)
     elif row.kind == Backend.Kind.KUBERNETES and getattr(row, "is_connected", False):
-        is_silent = row.offline or heard_at is None or now - heard_at > HEARTBEAT_LIFETIME
+        is_silent = row.offline or not getattr(row, "is_heard", False)
     if is_silent:
         # The same failure keeps the queues out of sync, so its cause is named once.
         is_judged = row.offline or heard_at is not None

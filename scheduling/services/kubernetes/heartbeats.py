@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django.db.models import F, Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change
@@ -32,14 +32,14 @@ def cluster_state(backend: Backend) -> ClusterState:
 
 def record_heartbeat(backend: Backend) -> None:
     """The cluster answers and its pods are known: its pools are ONLINE, unless an admin requested OFFLINE."""
-    ClusterState.objects.filter(backend=backend).update(heartbeat_at=timezone.now(), error="")
+    ClusterState.objects.filter(backend=backend).update(heartbeat_at=Now(), error="")
     _set_offline(backend, is_offline=False, reason="the cluster answers")
 
 
 def end_pauses(backend: Backend) -> None:
     """The cluster answers after an outage: the sync of its queues, and everything else that waits in a pause after a
     failure there, tries again now."""
-    waiting = QueueSync.objects.filter(backend=backend, retry_at__gt=timezone.now()).exclude(reason=_TOO_MANY_REQUESTS)
+    waiting = QueueSync.objects.filter(backend=backend, retry_at__gt=Now()).exclude(reason=_TOO_MANY_REQUESTS)
     if waiting.update(retry_at=None):
         notifications.enqueue_queue_sync(backend.pk)
     notifications.cluster_answers(backend.pk)
@@ -54,7 +54,7 @@ def record_cluster_error(backend: Backend, message: str) -> None:
 def record_cluster_lease(backend: Backend, state: str, message: str) -> None:
     """Record the agent's view of the Lease object in the cluster; the time moves only with the state."""
     rows = ClusterState.objects.filter(backend=backend)
-    rows.exclude(cluster_lease=state).update(cluster_lease=state, cluster_lease_since=timezone.now())
+    rows.exclude(cluster_lease=state).update(cluster_lease=state, cluster_lease_since=Now())
     rows.exclude(cluster_lease_message=message).update(cluster_lease_message=message)
 
 
@@ -87,7 +87,7 @@ def record_uncounted(
 
 def set_silent_offline() -> list[str]:
     """Set backends OFFLINE whose last heartbeat is too old or missing. Returns their names."""
-    oldest = timezone.now() - HEARTBEAT_LIFETIME
+    oldest = Now() - HEARTBEAT_LIFETIME
     silent = Backend.objects.filter(kind=Backend.Kind.KUBERNETES, offline=False).filter(
         Q(cluster_state=None) | Q(cluster_state__heartbeat_at=None) | Q(cluster_state__heartbeat_at__lt=oldest)
     )

@@ -121,7 +121,7 @@ def _late_jobs(now: datetime) -> Iterator[_Found]:
 
 
 def _silent_clusters(now: datetime) -> Iterator[_Found]:
-    for cluster in cluster_problems(SYSTEM, now):
+    for cluster in cluster_problems(SYSTEM):
         if cluster.code == ProblemCode.SILENT_CLUSTER and cluster.is_urgent:  # others are only not judged yet
             yield _Found(NoticeKind.CLUSTER_SILENT, cluster.subject, cluster.message)
 

@@ -17,10 +17,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Min, Q, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
-from pools.database.transactions import change
+from pools.database.transactions import change, database_time
 from pools.domain.people.notices import MAX_AGE, MAX_ATTEMPTS, Channel, NoticeStatus, Outcome, retry_pause
 from pools.domain.people.roles import SYSTEM
 from pools.models import InboxNotice, Notice, NoticeProgress, NoticeTarget
@@ -40,7 +39,7 @@ _DELETED_AT_ONCE = 5_000
 
 def send_notices() -> int:
     """Send what is due, unless another process does; returns the number of attempts."""
-    if not _due_targets(timezone.now(), set(), limit=1) or not _claim():
+    if not _due_targets(database_time(), set(), limit=1) or not _claim():
         return 0
     try:
         return _send_due(time.monotonic() + ROUND_SECONDS)
@@ -80,7 +79,7 @@ def _send_due(deadline: float) -> int:
         while True:
             busy, due = {target_id for target_id, _, _ in running.values()}, list[int]()
             if time.monotonic() < deadline and idle:
-                due = _due_targets(timezone.now(), busy | failed, limit=len(idle))
+                due = _due_targets(database_time(), busy | failed, limit=len(idle))
                 for target_id in due:
                     begun = None
                     failed.add(target_id)
@@ -117,7 +116,7 @@ def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
         notice = target.notices.filter(status=NoticeStatus.WAITING).order_by("pk").first()
         if notice is None:
             return None
-        now = timezone.now()
+        now = database_time()
         target.failures += 1
         target.retry_at = now + timedelta(seconds=ATTEMPT_SECONDS) + retry_pause(target.failures)
         target.save(update_fields=["failures", "retry_at"])
@@ -138,7 +137,7 @@ def begin_attempt(target_id: int) -> tuple[int, SendRequest] | None:
 
 def end_attempt(notice_id: int, outcome: Outcome, error: str) -> None:
     """Write the outcome of an attempt. A destination whose receiver wants no more notices is switched off."""
-    now = timezone.now()
+    now = database_time()
     with change(actor=SYSTEM, description=error if outcome is Outcome.GONE else ""):
         notice = Notice.objects.filter(pk=notice_id).first()
         target = None if notice is None else lock_notice_target(notice.target_id)
@@ -192,7 +191,7 @@ def _request(target: NoticeTarget, notice: Notice) -> SendRequest:
 def delete_old_notices() -> int:
     """Delete notices that ended, or began to wait, longer ago than the retention, and news of the inbox of this age;
     returns their number."""
-    oldest = timezone.now() - timedelta(days=settings.OSMO.notice_retention_days)
+    oldest = database_time() - timedelta(days=settings.OSMO.notice_retention_days)
     return _delete_older(Notice.objects.all(), oldest) + _delete_older(InboxNotice.objects.all(), oldest)
 
 

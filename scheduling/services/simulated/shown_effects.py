@@ -99,7 +99,7 @@ def _save(backend: Backend, rows: Sequence[ShownEffect]) -> None:
         with change(actor=SYSTEM, description="reconciled", controller_of=backend.pk):
             now = database_time()
             for row in rows:
-                row.ended_at = now
+                row.ended_at = max(now, row.made_at)  # a clock that was set back
             ShownEffect.objects.bulk_update(rows, ["outcome", "reason", "ended_at", "found_lost", "found_started"])
 
 

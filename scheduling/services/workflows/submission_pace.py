@@ -16,7 +16,7 @@ _PACE_SQL = """
     SELECT count(*), ceil(extract(epoch FROM
         (array_agg(submit_time ORDER BY submit_time DESC))[%s] + interval '1 minute' - clock_timestamp()))
     FROM scheduling_workflow
-    WHERE submitted_by_id = %s AND submit_time > clock_timestamp() - interval '1 minute'
+    WHERE submitted_by_id = %s AND submit_time BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp()
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.db import IntegrityError
 from django.utils import timezone
 
@@ -15,6 +16,7 @@ from pools.models import AuditEntry, Backend
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
+from scheduling.selectors.status.problems import cluster_problems
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_silent_offline
 from scheduling.services.kubernetes.leased_loop import BackendRemoved
@@ -50,6 +52,16 @@ def test_an_old_heartbeat_does_not_count(fake_harness: AgentHarness) -> None:
     assert set_silent_offline() == ["lab"]
     assert set_silent_offline() == []
     assert AuditEntry.objects.filter(object="backend/lab").latest("id").description == "no answer for 2 minutes"
+
+
+def test_the_clocks_of_two_processes_may_differ(fake_harness: AgentHarness) -> None:
+    """One writes that it has heard from the cluster, another judges how long ago."""
+    for clock in (timedelta(hours=1), timedelta(hours=-1)):
+        with time_machine.travel(timezone.now() - clock, tick=True):
+            fake_harness.run_agent(1)
+        with time_machine.travel(timezone.now() + clock, tick=True):
+            assert set_silent_offline() == []
+            assert [each.code for each in cluster_problems(SYSTEM)] == []
 
 
 def test_a_cluster_that_does_not_answer_has_no_heartbeat(fake_harness: AgentHarness) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.cli.server_commands import configuration
 from osmo_admin.monitoring.work_metrics import _collect_wait_faults
+from pools.database.transactions import database_time
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.pools import PatchPool
 from pools.models import ApprovalRequest, Pool, User
@@ -28,6 +29,7 @@ from scheduling.domain.promised_starts import PromiseOutcome
 from scheduling.history.starts import background as forecasts
 from scheduling.models import Group, ShownEffect, Workflow
 from scheduling.services.simulated import reconcile as reconciliation
+from scheduling.services.simulated import shown_effects as written
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -365,6 +367,17 @@ def test_a_process_that_dies_within_the_cycle_withdraws_it(cluster: Cluster, mon
     assert outcomes() == [("open", "")]
     cluster.reconcile()
     assert outcomes() == [("withdrawn", "changed")]
+
+
+def test_a_clock_that_is_set_back_before_the_cycle_stops_no_work(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = database_time() + timedelta(hours=1)
+    with monkeypatch.context() as ahead:
+        ahead.setattr(written, "database_time", lambda: before)
+        change_quota(cluster)
+    cluster.reconcile()
+    assert ShownEffect.objects.get().outcome == PromiseOutcome.KEPT
 
 
 def test_a_cluster_that_is_offline_withdraws_it(cluster: Cluster) -> None:

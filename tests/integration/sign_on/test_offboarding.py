@@ -104,6 +104,13 @@ class TestBothKinds:
         check_now()
         assert AuditEntry.objects.count() == known  # recorded once
 
+    def test_a_clock_that_was_set_back_puts_no_check_off(self, ann: Person) -> None:
+        ahead = timezone.now() + timedelta(hours=1)
+        SignOnIdentity.objects.update(checked_at=ahead, claimed_until=ahead)
+        ann.leave()
+        check_due_identities()
+        assert roles_of("ann") == set()
+
     def test_who_was_renamed_stays_the_same_person(self, ann: Person) -> None:
         ann.rename()
         check_now()

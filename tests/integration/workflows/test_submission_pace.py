@@ -45,6 +45,14 @@ def test_one_more_than_the_limit_is_refused_until_a_minute_has_passed(alice: Any
     assert alice.status == 200
 
 
+def test_submissions_before_the_clock_was_set_back_do_not_count(alice: Any, pace: Callable[[int], None]) -> None:
+    pace(1)
+    alice.submit("team", workflow_file("a"))
+    Workflow.objects.update(submit_time=F("submit_time") + timedelta(hours=1))
+    alice.submit("team", workflow_file("b"))
+    assert alice.status == 200
+
+
 def test_each_user_has_a_limit_of_their_own(
     alice: Any, caller: Callable[..., Any], pace: Callable[[int], None]
 ) -> None:

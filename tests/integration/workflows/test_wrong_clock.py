@@ -17,9 +17,12 @@ from pools.domain.values.quantities import parse_quantity
 from pools.models import GpuAllocation, IdempotencyRecord
 from pools.services.changes.idempotency import purge_old_records
 from pools.services.gpu_quota.gpu_allocations import expire_assumed
+from pools.services.people.client_logins import find_client_login, start_client_login
 from scheduling.domain.changes.workflows import CancelWorkflow
-from scheduling.models import Group, Workflow
+from scheduling.models import Decision, Group, WaitSpan, Workflow
+from scheduling.services.decisions import delete_old_decisions
 from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.usage import delete_old_usage
 from tests.support import world
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +92,21 @@ def test_an_assumed_allocation_keeps_its_half_hour() -> None:
     with clock_ahead():
         assert expire_assumed() == 0
     assert set(GpuAllocation.objects.values_list("state", flat=True)) == {"assumed"}
+
+
+def test_nothing_is_deleted_before_its_time(alice: Any, team: Any) -> None:
+    """What a worker with a wrong clock deletes is gone for good."""
+    alice.submit("team", world.workflow_file())
+    reconcile_backend(team.backend_id)
+    assert (Decision.objects.count(), WaitSpan.objects.count()) == (1, 1)
+    with clock_ahead(timedelta(days=4000)):
+        assert (delete_old_decisions(), delete_old_usage()) == (0, 0)
+
+
+def test_a_client_waits_for_its_person() -> None:
+    with clock_ahead(-DAY):
+        login, _ = start_client_login(client_name="laptop", address="192.0.2.1")
+    assert find_client_login(login.user_code) == login
 
 
 def make_assumed(name: str) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from pools.database.one_by_one import work_in_batch
 from pools.database.statements import execute_sql
@@ -393,13 +392,13 @@ def _change_in_tree(
 
 def mark_dispatched(task_ids: Collection[UUID]) -> None:
     """Record that the pods of these attempts were created. The mark stays, because an attempt is created once."""
-    Task.objects.filter(pk__in=task_ids, dispatched_at=None).update(dispatched_at=timezone.now())
+    Task.objects.filter(pk__in=task_ids, dispatched_at=None).update(dispatched_at=Now())
 
 
 def follow_ended_pods(backend: Backend, find_pod: Callable[[str], Object | None]) -> None:
     """Record which ended attempts no longer hold their nodes, and the nodes of those that do. `find_pod` finds a known
     pod of ours."""
-    now = timezone.now()
+    now = database_time()
     gone: list[UUID] = []
     for attempt in read_ended_attempts(backend):
         pod = find_pod(pod_name(attempt.task_id))

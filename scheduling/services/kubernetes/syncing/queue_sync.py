@@ -12,8 +12,10 @@ import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
+from django.db.models.functions import Now
 from django.utils import timezone
 
+from pools.database.transactions import database_time
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -95,7 +97,7 @@ def needs_no_sync(backend_id: int) -> bool:
 
 def backends_due_for_sync() -> list[int]:
     """The Kubernetes backends whose queues are to be compared now; a backend that failed recently waits."""
-    rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__retry_at__gt=timezone.now())
+    rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__retry_at__gt=Now())
     rows = rows.exclude(kubernetes__mode=KubernetesSettings.ClusterMode.OBSERVE)
     return list(rows.exclude(kubernetes__sync_mode=KubernetesSettings.Sync.OFF).values_list("pk", flat=True))
 
@@ -117,7 +119,7 @@ def sync_backend_queues(
     if settings.sync_mode == KubernetesSettings.Sync.OFF and not manual:
         sync_condition.set_off(row)
         return build_outcome(backend, row)
-    if row.retry_at is not None and row.retry_at > timezone.now() and not manual:
+    if row.retry_at is not None and row.retry_at > database_time() and not manual:
         return build_outcome(backend, row)
     with hold_lease(backend_id) as lease:
         notifications.queue_sync_started(backend_id)

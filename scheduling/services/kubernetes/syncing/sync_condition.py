@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from pools.database.transactions import database_time
 from scheduling.domain.queues.plan import QueueAction, QueueStep, Untouched
 from scheduling.domain.queues.sync_advice import OBSERVED
 from scheduling.kube.connection import errors
@@ -138,7 +139,7 @@ def _delay_next_attempt(row: QueueSync, error: ClusterError) -> None:
         return
     pause = min(MAX_PAUSE, timedelta(seconds=2 ** min(row.failures, 10)))
     row.failures += 1
-    row.retry_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
+    row.retry_at = database_time() + max(pause, timedelta(seconds=error.retry_after or 0))
 
 
 def _failure_message(progress: WriteProgress, error: ClusterError) -> str:
