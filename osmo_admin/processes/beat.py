@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 class Entry(ModelEntry):  # type: ignore[misc]
     """A job whose last run is not ahead: after a clock was set back it would not run until that time comes again."""
+
+    last_run_at: datetime
 
     def is_due(self) -> Any:
         """Whether it is due, and the seconds until the next look at it."""
