@@ -103,7 +103,7 @@ _LABELS: Final[Mapping[str, Mapping[str, str]]] = {
         "exec_timeout": "Execution timeout", "queue_timeout": "Queue timeout",
         "simulated_runtime": "Simulated run time",
         "labels": "Labels", "env_vars": "Environment variables", "tags": "Tags", "spec": "File",
-        "template_spec": "File with its template", "warnings": "Warnings", "cancelled_by": "Canceled by",
+        "template_spec": "File with its template", "warnings": "Warnings", "cancelled_by": "Cancelled by",
         "app_uuid": "App", "app_version": "Version of the app",
     },
     "preemption": {

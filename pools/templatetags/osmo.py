@@ -57,7 +57,7 @@ _TONES = {
 }
 QUIET_TONES = frozenset({"good", "done", "off", "wait"})
 """Of normal states: a dot and a grey word. Colour is for what differs."""
-_STATE_LABELS = {"FAILED_CANCELED": "CANCELED"}
+_STATE_LABELS = {"FAILED_CANCELED": "CANCELLED", "CANCELED": "CANCELLED"}
 
 
 @register.filter

@@ -836,7 +836,7 @@ def a_read_shows_an_older_version_than_was_acknowledged(lines: Lines) -> None:
 
 
 @fault("workflow_reads_are_true")
-def a_canceled_workflow_still_runs(lines: Lines) -> None:
+def a_cancelled_workflow_still_runs(lines: Lines) -> None:
     _, answer = call(lines, "GET", "/workflow/h3-1", 1)
     answer["body"]["status"] = "RUNNING"
 

@@ -29,6 +29,7 @@ def check(*paths: Path) -> subprocess.CompletedProcess[str]:
         ("def came_to_rest(): ...", "came to rest"),
         ("let_go(row)", "let go"),
         ("settle(backend)", "settle"),
+        ("the work is Canceled", "canceled"),
     ],
 )
 def test_a_banished_word_is_named_with_its_place(tmp_path: Path, line: str, word: str) -> None:
@@ -50,6 +51,7 @@ def test_whole_words_only_and_the_words_of_others(tmp_path: Path) -> None:
     path = tmp_path / "text.py"
     path.write_text(
         "warehouse, then the, this, parted\nPOST /api/backend/sim/settle, settled, text.slice(1), slice(3)\n"
+        "FAILED_CANCELED, workflow.canceled\n"
     )
     answer = check(path)
     assert (answer.returncode, answer.stdout) == (0, "No banished word.\n")

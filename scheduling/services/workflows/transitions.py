@@ -50,7 +50,7 @@ class WorkflowTransition:
     * :meth:`start_tasks`: waiting tasks get their nodes and run;
     * :meth:`preempt_tasks`: running tasks lose their nodes and wait again (or start on other nodes at once);
     * :meth:`report_end`: the gang ended by itself, and its exit actions may change the result;
-    * :meth:`end_group`, :meth:`end_open_groups`: the gang ends in any case (canceled, overdue, evicted).
+    * :meth:`end_group`, :meth:`end_open_groups`: the gang ends in any case (cancelled, overdue, evicted).
 
     Each may be called for many gangs before one :meth:`save`.
     """

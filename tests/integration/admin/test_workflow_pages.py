@@ -171,7 +171,7 @@ def test_an_action_on_nothing_keeps_the_filters(as_person: Callable[[str], Clien
         assert answer["Location"] == f"{LIST}?pool=team&status=active"
 
 
-def test_each_canceled_row_has_its_result(as_person: Callable[[str], Client]) -> None:
+def test_each_cancelled_row_has_its_result(as_person: Callable[[str], Client]) -> None:
     live = submit_workflow("team--a", gpus=1, name="live")
     other = submit_workflow("team--a", gpus=1, name="other")
     root = as_person("root")
@@ -191,7 +191,7 @@ def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str],
     row = submit_workflow("team--a", gpus=1, name="gone")
     apply_change(CancelWorkflow(name=row.name), actor=actor_named("root"))
     text = _page(as_person("root"), f"{LIST}/-/cancel", name=row.name)
-    assert "gone-1 has already ended (CANCELED); there is nothing to cancel." in text
+    assert "gone-1 has already ended (CANCELLED); there is nothing to cancel." in text
     assert "Running tasks are stopped now" not in text
     assert 'value="confirm"' not in text
 

@@ -282,7 +282,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "system started hello-1 on team--a",
     ),
     "waiting": ("workflow.waiting", "workflow/hello-1", "system", WORK, WORK, "system put hello-1 back in the queue"),
-    "canceled": (
+    "cancelled": (
         "workflow.canceled",
         "workflow/hello-1",
         "carol",
