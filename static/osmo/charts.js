@@ -128,10 +128,17 @@
       time.textContent = `from ${momentText(data.times[index])}`;
     }
 
+    // The newest step of the part that is shown.
+    function newest() {
+      const end = (partOf(data.axis) || data.axis)[1];
+      const index = data.times.findLastIndex((time, place) => place <= last && time < end);
+      return Math.max(index, 0);
+    }
+
     function follow(plot) {
       const { idx, left } = plot.cursor;
       const isOn = idx !== null && idx !== undefined && left >= 0;
-      const index = isOn ? Math.min(idx, last) : last;
+      const index = isOn ? Math.min(idx, last) : newest();
       show(index);
       bubble.hidden = !isOn;
       if (!isOn) return;
@@ -191,7 +198,7 @@
     };
     const plot = new uPlot(options, [data.times].concat(order.map((index) => drawnValues[index])), picture);
     plot.root.append(bubble);
-    show(last);
+    show(newest());
 
     function enlargeSelected(of) {
       const { left, width } = of.select;
@@ -211,6 +218,7 @@
       const [min, max] = partOf(data.axis) || data.axis;
       back.hidden = !partOf(data.axis);
       plot.setScale("x", { min, max });
+      if (bubble.hidden) show(newest());
     }
 
     back.onclick = () => {
