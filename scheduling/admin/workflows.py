@@ -26,6 +26,7 @@ from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.list_order import read_list_order
 from pools.selectors.quotas.pool_tree import pool_trees_of
+from pools.templatetags.osmo import state_label
 from scheduling.admin.filters import ACTIVE, WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.reports.comparison import comparison_page
@@ -167,10 +168,8 @@ class WorkflowAdmin(PolicyAdmin):
             output_lines=_observed_output(groups) if observed is not None else [],
             may_cancel=not CANCEL.obstacle(actor, workflow, observed),
             may_retry=not RETRY.obstacle(actor, workflow, observed),
-            may_end=status is WorkflowStatus.RUNNING
-            and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
-            and workflow.root_pool.backend is not None
-            and workflow.root_pool.backend.kind == Backend.Kind.SIMULATED,
+            may_end=is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
+            and not _end_obstacle(workflow),
             may_submit=observed is None and is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
             may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(
@@ -183,6 +182,20 @@ class WorkflowAdmin(PolicyAdmin):
         workflow = get_visible_workflow(actor_of(request), name)
         require_permission(actor_of(request), Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
         back = reverse("admin:scheduling_workflow_change", args=[workflow.name])
+        title, crumbs = (
+            f"Report the end of {workflow.name}",
+            [("Workflows", reverse("admin:scheduling_workflow_changelist")), (workflow.name, back)],
+        )
+        if reason := _end_obstacle(workflow):
+            return self.render_page(
+                request,
+                "osmo/change_unavailable.html",
+                title=title,
+                crumbs=crumbs,
+                status=409,
+                reason=reason,
+                back=back,
+            )
         form = EndWorkflowForm(forms.submitted_data(request), initial={"status": EndStatus.COMPLETED})
         if request.method == "POST" and form.is_valid():
             try:
@@ -198,12 +211,22 @@ class WorkflowAdmin(PolicyAdmin):
         return self.render_form_page(
             request,
             form,
-            title=f"Report the end of {workflow.name}",
+            title=title,
             button="Report the end",
-            crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist")), (workflow.name, back)],
+            crumbs=crumbs,
             lead="Work on a simulated cluster does not really run, so its end is reported by hand. Groups that depend "
             "on these continue, or fail with them.",
         )
+
+
+def _end_obstacle(workflow: Workflow) -> str:
+    """Why nobody can report the end of this work; empty if it is possible."""
+    backend = workflow.root_pool.backend
+    if backend is None or backend.kind != Backend.Kind.SIMULATED:
+        return f"{workflow.name} does not run on a simulated cluster: its end is observed."
+    if workflow.status != WorkflowStatus.RUNNING:
+        return f"{workflow.name} is not running ({state_label(workflow.status)}); only running work can end."
+    return ""
 
 
 def _observed_output(groups: Iterable[Group]) -> list[str]:

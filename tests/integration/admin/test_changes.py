@@ -410,7 +410,10 @@ def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Clien
     assert chief.post(address, {"status": "COMPLETED"}).status_code == 302
     workflow.refresh_from_db()
     assert workflow.status == "COMPLETED"
-    assert "not running" in chief.post(address, {"status": "FAILED"}).content.decode()
+    for answer in (chief.get(address), chief.post(address, {"status": "FAILED"})):
+        assert answer.status_code == 409
+        assert f"{workflow.name} is not running (COMPLETED); only running work can end." in answer.content.decode()
+        assert "<select" not in answer.content.decode()
 
 
 def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str], Client]) -> None:
