@@ -2,6 +2,7 @@
 
     {% load lists %}
     {% number_cell columns.gpus row.gpus %}                    a number in its column; phones leave a 0 out
+    {% time_cell columns.ended row.ended_at %}                 a time in its column; phones leave a missing one out
     {% saved_views %}                                          the person's views of this list; one query
     {% csv_link %}                                             the link to the CSV file
     <tr>{% list_heads columns %}</tr>                          all columns with a heading; the context may have `order`
@@ -14,6 +15,7 @@ Every address keeps the filters of the page.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -30,7 +32,7 @@ from pools.representations.page_parameters import RememberingQuery
 from pools.representations.saved_views import list_at, view_address
 from pools.selectors.list_order import SORT_PARAMETER
 from pools.selectors.saved_views import list_views
-from pools.templatetags.osmo import query, signed, with_meaning
+from pools.templatetags.osmo import ago, query, signed, with_meaning
 
 register = template.Library()
 
@@ -85,6 +87,13 @@ def number_cell(column: Column, number: int | str | None) -> SafeString:
     text = signed(number) if isinstance(number, int) else "–"
     quiet = "" if number else " oa-zero"
     return format_html('<td data-label="{}" class="oa-right{}">{}</td>', column.heading, quiet, text)
+
+
+@register.simple_tag
+def time_cell(column: Column, time: datetime | None) -> SafeString:
+    """A time as a cell of its column. Phones put its heading before it, and leave it out of the rows of lists where
+    there is none yet."""
+    return format_html("<td {}>{}</td>", attributes(column, "oa-named" if time else "oa-zero"), ago(time))
 
 
 def _head(context: dict[str, Any], column: Column) -> SafeString:

@@ -44,17 +44,25 @@
     sheet.insertRule(`table[data-columns="${name}"] tr > :nth-child(${index + 1}):not([colspan]) { display: none !important; }`);
   }
 
+  // The last column that is shown keeps a distance from the edge.
+  function showEdge(every) {
+    const last = every.filter(isShown).pop();
+    if (last) sheet.insertRule(`@media (min-width: 761px) { table[data-columns="${name}"] tr > :nth-child(${last.index + 1}):not([colspan]) { padding-right: .75rem !important; } }`);
+  }
+
   function draw() {
     while (sheet.cssRules.length) sheet.deleteRule(0);
     left = new Set();
     const every = columns();
     for (const column of every) if (chosen[column.label] === false) leaveOut(column);
+    showEdge(every);
     const extras = every.filter(({ label, extra }) => extra !== undefined && !(label in chosen)).reverse();
     const goesFirst = extras.filter((column) => column.extra === "always" || isEmpty(column));
     for (const column of new Set([...goesFirst, ...extras])) {
       if (!goesFirst.includes(column) && place.scrollWidth <= place.clientWidth) break;
       left.add(column.label);
       leaveOut(column);
+      showEdge(every);
     }
     table.toggleAttribute("data-fits", place.scrollWidth <= place.clientWidth); // else its place scrolls, not the page
     for (const box of list.querySelectorAll("input")) box.checked = isShown(columns().find(({ label }) => label === box.value) || {});
