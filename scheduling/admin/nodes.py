@@ -6,6 +6,7 @@ from django import forms as django_forms
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
@@ -233,7 +234,7 @@ class NodeAdmin(PolicyAdmin):
         page = self.render_page(
             request,
             "osmo/losses.html",
-            title=backend,
+            title=backend if reads_platform else f"{backend}: what if it breaks",
             crumbs=[("Clusters" if reads_platform else "Nodes", above)],
             tabs=cluster_tabs(request, Backend.objects.get(name=backend)) if reads_platform else [],
             found=found,
@@ -245,6 +246,7 @@ class NodeAdmin(PolicyAdmin):
             nodes=nodes,
             loss=loss,
             clock=clock,
+            read_at=timezone.now(),
             wait=wait,
             may_ask=may_ask,
         )

@@ -68,6 +68,7 @@ class UsageAdmin(PolicyAdmin):
             max_days=MAX_WORKFLOW_WINDOW.days if is_too_long else None,
             fault=fault,
             window=window,
+            read_at=now,
             periods=PERIODS,
             months=offered_months(now),
             since=request.GET.get("since", ""),

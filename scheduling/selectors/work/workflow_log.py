@@ -53,9 +53,8 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
         if group.ready_at:
             found.append(LogLine(group.ready_at, group.name, f"waits for {counted(group.gpus, 'GPU')}"))
         if group.end_time and not group.start_time:
-            found.append(
-                LogLine(group.end_time, group.name, f"never started: {group.status} {group.failure_message}".strip())
-            )
+            why = f": {group.failure_message}" if group.failure_message else ""
+            found.append(LogLine(group.end_time, group.name, f"never started, {group.status}{why}"))
     return sorted([*found, *task_log_lines(workflow)], key=lambda line: line.time)
 
 
