@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.http import HttpResponse
 from django.utils import timezone
@@ -75,7 +75,8 @@ class UsageNumbers(TypedDict):
 
 
 class UsageRowAnswer(UsageNumbers):
-    """The numbers of one key in one bucket; the key has the name that `by` asks for."""
+    """The numbers of one key in one bucket; the key has the name that `by` asks for. Parts of shared GPUs have rows of
+    their own, whose key ends with their flavor: `team/t4`."""
 
     start: ZonedText
     pool: NotRequired[str | None]
@@ -86,6 +87,7 @@ class UsageRowAnswer(UsageNumbers):
     backend: NotRequired[str | None]
     flavor: NotRequired[str | None]
     workflow: NotRequired[str | None]
+    parts: NotRequired[Annotated[str, "Of a row that counts parts of shared GPUs: their flavor."]]
 
 
 class LostShareAnswer(TypedDict):
@@ -98,6 +100,7 @@ class LostShareAnswer(TypedDict):
     taker: str | None
     attempts: int
     lost_gpu_s: float
+    parts: NotRequired[Annotated[str, "Where parts of shared GPUs were lost: their flavor."]]
 
 
 class UsageListAnswer(TypedDict):
@@ -108,8 +111,11 @@ class UsageListAnswer(TypedDict):
     by: Annotated[str, UsageKey]
     bucket: Annotated[str, Bucket]
     rows: list[UsageRowAnswer]
-    totals: UsageNumbers
-    lost: Annotated[list[LostShareAnswer], "By pool, cause and taker, most first; their sum is that of the totals."]
+    totals: Annotated[UsageNumbers, "Of whole GPUs; `workflows`, `preemptions` and waits are those of all work."]
+    lost: Annotated[
+        list[LostShareAnswer],
+        "By pool, cause and taker, most first; those of whole GPUs add up to `lost_gpu_s` of the totals.",
+    ]
     more_entries: bool
 
 
@@ -179,6 +185,7 @@ def usage_body(answer: UsageAnswer, page: Page) -> UsageListAnswer:
 
 
 def _lost_body(share: LostShare) -> LostShareAnswer:
+    parts: Any = {"parts": share.part} if share.part else {}
     return {
         "pool": share.pool,
         "cause": share.cause,
@@ -186,11 +193,13 @@ def _lost_body(share: LostShare) -> LostShareAnswer:
         "taker": share.taken_by or None,
         "attempts": share.attempts,
         "lost_gpu_s": _seconds(share.gpu_ms) or 0,
+        **parts,
     }
 
 
 def _row_body(row: UsageRow, by: UsageKey) -> UsageRowAnswer:
-    return {"start": zoned_text(row.start), by.value: row.key, **usage_numbers(row)}  # type: ignore[misc]  # one of its keys
+    parts = {"parts": row.part} if row.part else {}
+    return {"start": zoned_text(row.start), by.value: row.key, **usage_numbers(row), **parts}  # type: ignore[misc,typeddict-item]  # one of its keys
 
 
 def usage_numbers(row: UsageRow) -> UsageNumbers:

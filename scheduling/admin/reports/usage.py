@@ -60,6 +60,7 @@ class UsageAdmin(PolicyAdmin):
             title="Usage",
             charts=usage_charts(answer, window),
             totals=answer.totals,
+            parts=[each.totals for each in answer.by_part()],
             losses=answer.losses[:MAX_LOSSES_SHOWN],
             more_losses=len(answer.losses) - MAX_LOSSES_SHOWN,
             loss_columns=POOL_LOSS_COLUMNS,
@@ -93,7 +94,8 @@ def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
     lines = []
     for row in rows:
         texts = usage_texts(row)
-        lines.append([row.key or NO_KEY.get(key, "none"), *(_plain(texts[column]) for column in USAGE_COLUMNS)])
+        name = ("" if row.subject else NO_KEY.get(key, "none")) + (row.key or "")
+        lines.append([name, *(_plain(texts[column]) for column in USAGE_COLUMNS)])
     return csv_response(name, columns, lines)
 
 
@@ -117,11 +119,8 @@ def _suggested_pools(actor: Actor) -> list[str]:
 
 def _rows_by_key(rows: list[UsageRow]) -> list[UsageRow]:
     """One row for each key, the largest use first."""
-    found: dict[str | None, UsageRow] = {}
+    found: dict[tuple[str | None, str], UsageRow] = {}
     for row in rows:
-        total = found.setdefault(row.key, UsageRow(row.start, row.key, dict.fromkeys(row.sums)))
-        total.lost += row.lost
-        for column, value in row.sums.items():
-            if value is not None:
-                total.sums[column] = (total.sums[column] or 0) + value
-    return sorted(found.values(), key=lambda row: (-row.used, row.key or ""))
+        empty = UsageRow(row.start, row.key, dict.fromkeys(row.sums), part=row.part)
+        found.setdefault((row.key, row.part), empty).add(row)
+    return sorted(found.values(), key=lambda row: (-row.used, row.key or "", row.part))

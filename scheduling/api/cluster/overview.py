@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +14,8 @@ from pools.selectors.audit_trail import AuditEntryAnswer, entry_body
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
 from scheduling.selectors.status.overview import OwnWork, read_overview
 from scheduling.selectors.status.problems import Problem, ProblemCode
+
+_PARTS = "Parts of shared GPUs by flavor, which are in no number of GPUs; where there are some."
 
 
 class ProblemAnswer(TypedDict):
@@ -47,6 +49,7 @@ class WaitingPoolAnswer(TypedDict):
     gangs: int
     gpus: int
     since: ZonedText
+    parts: NotRequired[Annotated[dict[str, int], _PARTS]]
 
 
 class IdlePoolAnswer(TypedDict):
@@ -57,6 +60,7 @@ class IdlePoolAnswer(TypedDict):
     quota: int
     used: int
     idle: int
+    idle_parts: NotRequired[Annotated[dict[str, int], _PARTS]]
 
 
 class OverviewAnswer(TypedDict):
@@ -69,6 +73,7 @@ class OverviewAnswer(TypedDict):
     waiting: list[WaitingPoolAnswer]
     waiting_gangs: int
     waiting_gpus: int
+    waiting_parts: NotRequired[Annotated[dict[str, int], _PARTS]]
     idle: list[IdlePoolAnswer]
     changes: list[AuditEntryAnswer]
 
@@ -93,6 +98,8 @@ class OverviewDetail(View):
             "idle": [_idle_body(each) for each in found.idle],
             "changes": [entry_body(each) for each in found.changes],
         }
+        if found.waiting_parts:
+            answer["waiting_parts"] = found.waiting_parts
         return Response(answer)
 
 
@@ -121,14 +128,26 @@ def _own_work_body(work: OwnWork) -> OwnWorkAnswer:
 
 
 def _waiting_body(each: WaitingPool) -> WaitingPoolAnswer:
-    return {
+    body: WaitingPoolAnswer = {
         "pool": each.pool,
         "backend": each.backend,
         "gangs": each.gangs,
         "gpus": each.gpus,
         "since": zoned_text(each.since),
     }
+    if each.parts:
+        body["parts"] = dict(each.parts)
+    return body
 
 
 def _idle_body(each: IdlePool) -> IdlePoolAnswer:
-    return {"pool": each.pool, "backend": each.backend, "quota": each.quota, "used": each.used, "idle": each.idle}
+    body: IdlePoolAnswer = {
+        "pool": each.pool,
+        "backend": each.backend,
+        "quota": each.quota,
+        "used": each.used,
+        "idle": each.idle,
+    }
+    if each.idle_parts:
+        body["idle_parts"] = each.idle_parts
+    return body

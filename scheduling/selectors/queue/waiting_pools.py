@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min, Sum, TextField
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
 from pools.domain.people.roles import Actor
@@ -16,11 +18,13 @@ from pools.domain.quota.usage_bar import FlavorUse
 from pools.models import FlavorUsage, LeafUsage, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
+from scheduling.selectors.reports.usage_sql import only_named
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPool:
-    """A top-level pool with gangs that wait for GPUs: their number, their GPUs, and the time since the first waits."""
+    """A top-level pool with gangs that wait for GPUs: their number, their whole GPUs, the time since the first waits,
+    and the parts of shared GPUs by flavor of those that may use no other one."""
 
     pool_id: int
     pool: str
@@ -28,11 +32,12 @@ class WaitingPool:
     gangs: int
     gpus: int
     since: datetime
+    parts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class IdlePool:
-    """A top-level pool that uses less than its quota, in GPUs."""
+    """A top-level pool that uses less than its quota, in whole GPUs; parts of shared GPUs are in `flavors` alone."""
 
     pool: str
     backend: str
@@ -50,12 +55,42 @@ class IdlePool:
         """The quota that nobody of the pool uses."""
         return self.quota - self.used
 
+    @property
+    def idle_parts(self) -> dict[str, int]:
+        """The same of the flavors that count parts of GPUs."""
+        return {each.flavor: int(each.quota) - each.used for each in self.idle_flavors if each.is_of_parts}
 
-def read_waiting_pools(actor: Actor) -> list[WaitingPool]:
-    """The pools with gangs that wait for GPUs and that `actor` may see, most GPUs first. One query."""
+
+# The only flavor that a gang may use as the record of use has it: the pool's, else the one that its tasks name.
+_ONLY_FLAVOR = RawSQL(
+    f"""(
+        SELECT CASE WHEN jsonb_array_length(root.flavors) = 1 THEN root.flavors -> 0 ->> 'flavor'
+            ELSE ({only_named("scheduling_group.uuid")}) END
+        FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
+        WHERE work.uuid = scheduling_group.workflow_id
+    )""",
+    (),
+    TextField(),
+)
+
+
+def read_waiting_pools(actor: Actor, part_flavors: Mapping[int, Collection[str]]) -> list[WaitingPool]:
+    """The pools with gangs that wait for GPUs and that `actor` may see, most GPUs first. `part_flavors` are the flavors
+    of backends that count parts of GPUs. One query, and one more where there are some."""
     rows = Group.objects.filter(status=TaskStatus.SCHEDULING)
     if not actor.can_read_all:
         rows = rows.filter(workflow__in=Workflow.objects.visible_to(actor).active())
+    parts: dict[int, dict[str, int]] = defaultdict(dict)
+    if part_flavors:
+        of_parts = rows.filter(workflow__root_pool__backend__in=part_flavors).exclude(workflow__root_pool__flavors=[])
+        for pool, backend, flavor, gpus in (
+            of_parts.annotate(flavor=_ONLY_FLAVOR)
+            .order_by("flavor")
+            .values_list("workflow__root_pool_id", "workflow__root_pool__backend_id", "flavor")
+            .annotate(Sum("gpus"))
+        ):
+            if flavor in part_flavors[backend]:
+                parts[pool][flavor] = gpus
     sums = (
         rows.order_by()
         .values(
@@ -66,20 +101,32 @@ def read_waiting_pools(actor: Actor) -> list[WaitingPool]:
         .annotate(count=Count("pk"), total=Sum("gpus"), first=Min(Coalesce("ready_at", "workflow__submit_time")))
         .order_by("-total", "workflow__root_pool__name")
     )
-    return [
+    found = [
         WaitingPool(
             row["workflow__root_pool_id"],
             row["workflow__root_pool__name"],
             row["workflow__root_pool__backend__name"],
             row["count"],
-            row["total"],
+            row["total"] - sum(parts[row["workflow__root_pool_id"]].values()),
             row["first"],
+            parts[row["workflow__root_pool_id"]],
         )
         for row in sums
     ]
+    return sorted(found, key=lambda each: -each.gpus) if part_flavors else found
 
 
-def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> list[IdlePool]:
+def sum_parts(pools: Iterable[WaitingPool]) -> dict[str, int]:
+    """The parts of shared GPUs for which the gangs of these pools wait, by flavor."""
+    found: Counter[str] = Counter()
+    for each in pools:
+        found.update(each.parts)
+    return dict(found)
+
+
+def read_idle_pools(
+    actor: Actor, backends: Collection[str], part_flavors: Mapping[int, Collection[str]], *, limit: int
+) -> list[IdlePool]:
     """The pools on these backends that leave most quota idle and that `actor` may see. Two queries, none without a
     backend, and one more with quotas by flavor: what is used of one flavor beyond its quota does not fill another."""
     if not backends:
@@ -91,20 +138,27 @@ def read_idle_pools(actor: Actor, backends: Collection[str], *, limit: int) -> l
         .roots()
         .filter(archived=False, guarantee__gt=0, backend__name__in=set(backends))
         .order_by()
-        .values_list("pk", "name", "backend__name", "guarantee", "flavors")
+        .values_list("pk", "name", "backend__name", "guarantee", "flavors", "backend_id")
     )
     pools = list(rows)
-    by_flavor = _uses({pk: gpus_by_flavor(flavors) for pk, *_, flavors in pools if flavors})
-    held |= {pk: sum(min(each.used, int(each.quota)) for each in uses) for pk, uses in by_flavor.items()}
-    found = (
-        IdlePool(name, backend, quota or 0, held.get(pk, 0), by_flavor.get(pk, ()))
-        for pk, name, backend, quota, _ in pools
+    parts = {pk: part_flavors.get(backend, ()) for pk, *_, backend in pools}
+    by_flavor = _uses({pk: gpus_by_flavor(flavors) for pk, *_, flavors, _ in pools if flavors}, parts)
+    quotas = {pk: quota or 0 for pk, _, _, quota, *_ in pools}
+    for pk, uses in by_flavor.items():
+        whole = [each for each in uses if not each.is_of_parts]
+        held[pk] = sum(min(each.used, int(each.quota)) for each in whole)
+        quotas[pk] = sum(int(each.quota) for each in whole)
+    every = (
+        IdlePool(name, backend, quotas[pk], held.get(pk, 0), by_flavor.get(pk, ())) for pk, name, backend, *_ in pools
     )
-    return nsmallest(limit, (each for each in found if each.idle > 0), key=lambda each: (-each.idle, each.pool))
+    found = (each for each in every if each.idle > 0 or each.idle_parts)
+    return nsmallest(limit, found, key=lambda each: (-each.idle, each.pool))
 
 
-def _uses(quotas: Mapping[int, Mapping[str, int]]) -> dict[int, tuple[FlavorUse, ...]]:
-    """What these pools use of each of their flavors."""
+def _uses(
+    quotas: Mapping[int, Mapping[str, int]], parts: Mapping[int, Collection[str]]
+) -> dict[int, tuple[FlavorUse, ...]]:
+    """What these pools use of each of their flavors; `parts` are those of each that count parts of GPUs."""
     if not quotas:
         return {}
     rows = FlavorUsage.objects.annotate(root=Coalesce("pool__parent", "pool")).filter(root__in=quotas)
@@ -113,6 +167,9 @@ def _uses(quotas: Mapping[int, Mapping[str, int]]) -> dict[int, tuple[FlavorUse,
         for root, flavor, gpus in rows.order_by().values_list("root", "flavor").annotate(Sum("total_usage"))
     }
     return {
-        root: tuple(FlavorUse(flavor, used.get((root, flavor), 0), quota) for flavor, quota in of_pool.items())
+        root: tuple(
+            FlavorUse(flavor, used.get((root, flavor), 0), quota, flavor in parts[root])
+            for flavor, quota in of_pool.items()
+        )
         for root, of_pool in quotas.items()
     }

@@ -3,22 +3,26 @@ GPU flavor or workflow, over time.
 
 The sums of closed hours and days are stored; the parts of hours at both ends of the window, and the open hour, are
 computed in the same statement. The number of queries does not depend on the window.
+
+Sums count whole GPUs. Parts of shared GPUs have rows of their own, by flavor.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
 
 from pools.database.statements import execute_sql
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor, Permission
-from pools.selectors.quotas.backend_capacity import read_part_flavors, unzip_flavors
+from pools.selectors.quotas.backend_capacity import unzip_flavors
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.receipts.causes import EndCause
@@ -62,7 +66,8 @@ class UsageQuestion:
 @dataclass(slots=True)
 class UsageRow:
     """The sums of one key in one bucket, in GPU-milliseconds by column; None where the row has no such amount: the
-    work of a user has no quota, and only a backend has a capacity. Waits are seconds."""
+    work of a user has no quota, and only a backend has a capacity. Waits are seconds. A row with a `part` counts parts
+    of shared GPUs of that flavor, which is the end of its key: `team/t4`."""
 
     start: datetime
     key: str | None
@@ -71,6 +76,19 @@ class UsageRow:
     wait_p90: float | None = None
     lost: int = 0
     """GPU-milliseconds of the receipts of attempts that something else ended in this time."""
+    part: str = ""
+
+    @property
+    def subject(self) -> str | None:
+        """Its key without the flavor of parts; None where there is none."""
+        return (self.key or "").removesuffix(f"/{self.part}") or None if self.part else self.key
+
+    def add(self, other: UsageRow) -> None:
+        """Add the sums of another row."""
+        self.lost += other.lost
+        for column, value in other.sums.items():
+            if value is not None:
+                self.sums[column] = (self.sums[column] or 0) + value
 
     @property
     def used(self) -> int:
@@ -94,6 +112,8 @@ class LostShare:
     is_hidden: bool
     attempts: int
     gpu_ms: int
+    part: str = ""
+    """The flavor of parts of shared GPUs that were lost; empty for whole GPUs."""
 
     @property
     def rule(self) -> str:
@@ -108,7 +128,8 @@ class LostShare:
 
 @dataclass(frozen=True, slots=True)
 class UsageAnswer:
-    """The rows by start and key, and their totals. `has_more`: there are more than :data:`MAX_ROWS` rows."""
+    """The rows by start and key, and the totals of those of whole GPUs; the totals count the work of all rows.
+    `has_more`: there are more than :data:`MAX_ROWS` rows."""
 
     question: UsageQuestion
     rows: list[UsageRow]
@@ -118,15 +139,24 @@ class UsageAnswer:
     """What was lost by pool, cause and the pool that took it, most first."""
 
     def of_key(self, key: str) -> UsageAnswer:
-        """The part of one key, with its own totals."""
-        rows = [row for row in self.rows if row.key == key]
-        sums: dict[str, int | None] = dict.fromkeys(self.totals.sums)
+        """The rows of one key and of its parts of GPUs, with the totals of its whole GPUs."""
+        rows = [row for row in self.rows if row.subject == key]
+        return UsageAnswer(self.question, rows, self._added_up(key, [row for row in rows if not row.part]))
+
+    def by_part(self) -> list[UsageAnswer]:
+        """The rows of each flavor that counts parts of shared GPUs, with its own totals; by flavor."""
+        parts = sorted({row.part for row in self.rows if row.part})
+        found = [[replace(row, part="") for row in self.rows if row.part == part] for part in parts]
+        return [
+            UsageAnswer(self.question, rows, self._added_up(part, rows))
+            for part, rows in zip(parts, found, strict=True)
+        ]
+
+    def _added_up(self, key: str, rows: Iterable[UsageRow]) -> UsageRow:
+        total = UsageRow(self.totals.start, key, dict.fromkeys(self.totals.sums))
         for row in rows:
-            for column, value in row.sums.items():
-                if value is not None:
-                    sums[column] = (sums[column] or 0) + value
-        lost = sum(row.lost for row in rows)
-        return UsageAnswer(self.question, rows, UsageRow(self.totals.start, key, sums, lost=lost))
+            total.add(row)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +236,6 @@ _FEW_LEAVES = """
 """
 
 
-_PARTS = "SELECT * FROM unnest(%(part_backends)s::bigint[], %(part_flavors)s::text[])"
-
-
 def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
     """The record as this reader may see it: pools on which the reader has a role, and always the own work."""
     return read_usages(actor, [question])[0]
@@ -217,11 +244,10 @@ def read_usage(actor: Actor, question: UsageQuestion) -> UsageAnswer:
 def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageAnswer]:
     """Answers to questions that differ only in `by` and `bucket`. Their sums are computed once, in one statement."""
     first = questions[0]
-    slots = _read_slots(actor, first.since, first.until)
+    progress = _read_progress(actor)
+    slots = _make_slots(progress, first.since, first.until)
     has_leaves = bool(first.pools) or any(question.by is UsageKey.SUBPOOL for question in questions)
-    values = _values(actor, first, slots, has_leaves=has_leaves)
-    if any(question.by is UsageKey.BACKEND for question in questions):
-        values["part_backends"], values["part_flavors"] = unzip_flavors(read_part_flavors())
+    values = _values(actor, first, slots, progress, has_leaves=has_leaves)
     sees_capacity = actor.can_read_all and not first.pools and not first.users
     found = _read_sums(questions, slots, values, sees_capacity=sees_capacity, by_leaf=has_leaves)
     answers: list[UsageAnswer] = []
@@ -232,53 +258,47 @@ def read_usages(actor: Actor, questions: Sequence[UsageQuestion]) -> list[UsageA
             _add_capacity(question, capacities, rows, totals)
         _add_waits(question, values, rows, totals)
         _add_lost(question, values, rows, totals)
-        ordered = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or ""))
+        ordered = sorted(rows.values(), key=lambda row: (row.start, row.key is None, row.key or "", row.part))
         losses = tuple(_read_losses(values)) if question is first else answers[0].losses
         answers.append(UsageAnswer(question, ordered[:MAX_ROWS], totals, len(ordered) > MAX_ROWS, losses))
     return answers
 
 
-def read_last_hours(
-    actor: Actor, by: UsageKey, hours: int, parts: Mapping[int, Collection[str]]
-) -> tuple[datetime | None, Sequence[UsageRow]]:
-    """The sums of the last full hours of the record, and the begin of the first: rows by hour and key, without the
-    lengths of waits, without what was lost, and without `parts`, which are flavors by the id of their backend. None
-    and no rows where the record ended before them. Two statements: it is for pages that are fetched often."""
+def read_last_hours(actor: Actor, by: UsageKey, hours: int) -> tuple[datetime | None, Sequence[UsageRow]]:
+    """The sums of whole GPUs of the last full hours of the record, and the begin of the first: rows by hour and key,
+    without the lengths of waits and without what was lost. None and no rows where the record ended before them. Two
+    statements: it is for pages that are fetched often."""
     found = _read_progress(actor)
     until = found[0]
     if until is None or until < timezone.now() - hours * HOUR:
         return None, ()
     question = UsageQuestion(until - hours * HOUR, until, by, Bucket.HOUR)
     slots = _make_slots(found, question.since, until)
-    values = _values(actor, question, slots, has_leaves=False)
-    values["part_backends"], values["part_flavors"] = unzip_flavors(parts)
-    values["only_whole"] = bool(values["part_backends"])
+    values = _values(actor, question, slots, found, has_leaves=False)
     [(rows, capacities)] = _read_sums([question], slots, values, sees_capacity=actor.can_read_all, by_leaf=False)
     if actor.can_read_all:
         _add_capacity(question, capacities, rows, _add_up(question.since, rows.values()))
-    return question.since, list(rows.values())
+    return question.since, [row for row in rows.values() if not row.part]
 
 
-_Progress = tuple[datetime | None, datetime | None, datetime | None]
-"""The end of the last stored hour, the begin of the record, and the day of the reader's account."""
-
-
-def _read_slots(actor: Actor, since: datetime, until: datetime) -> _Slots:
-    return _make_slots(_read_progress(actor), since, until)
+_Progress = tuple[datetime | None, datetime | None, datetime | None, str | None]
+"""The end of the last stored hour, the begin of the record, the day of the reader's account, and as JSON the flavors of
+the backends that name some."""
 
 
 def _read_progress(actor: Actor) -> _Progress:
     row: _Progress = execute_sql(
         "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
         " (SELECT min(since) FROM scheduling_nodespan),"
-        " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s)",
+        " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s),"
+        " (SELECT jsonb_object_agg(id, flavors)::text FROM pools_backend WHERE flavors <> '[]')",
         [None if actor.can_read_all else actor.user_id],
     ).fetchone()
     return row
 
 
 def _make_slots(progress: _Progress, since: datetime, until: datetime) -> _Slots:
-    closed, first, joined = progress
+    closed, first, joined, _ = progress
     if first is None or first >= until:
         return _Slots(since, since)
     # The sums of the hour in which the record begins are those of the whole hour: before it there is nothing.
@@ -295,9 +315,13 @@ def _make_slots(progress: _Progress, since: datetime, until: datetime) -> _Slots
     return _Slots(stored_from, stored_until, computed, joined)
 
 
-def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, has_leaves: bool) -> dict[str, Any]:
+def _values(
+    actor: Actor, question: UsageQuestion, slots: _Slots, progress: _Progress, *, has_leaves: bool
+) -> dict[str, Any]:
     """The parameters of the statements. Of the pools of which no leaf is wanted, the sums are enough."""
     computed = slots.computed
+    flavors = json.loads(progress[-1] or "{}")
+    of_backends, parts = unzip_flavors({int(pk): parts_among(each) for pk, each in flavors.items()})
     visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
     return {
         "stored_from": slots.stored_from,
@@ -320,9 +344,8 @@ def _values(actor: Actor, question: UsageQuestion, slots: _Slots, *, has_leaves:
         "has_users": bool(question.users),
         "since": question.since,
         "until": question.until,
-        "only_whole": False,
-        "part_backends": [],
-        "part_flavors": [],
+        "part_backends": of_backends,
+        "part_flavors": parts,
     }
 
 
@@ -351,34 +374,35 @@ def _entries(slots: _Slots, *, by_day: bool = False, by_leaf: bool = False) -> s
     return f"WITH {computed} entry AS ({' UNION ALL '.join(entries)}), capacity AS ({' UNION ALL '.join(capacities)})"
 
 
-_Rows = dict[tuple[datetime, str | None], UsageRow]
+_RowKey = tuple[datetime, str | None, str]
+"""The start of a row, its key, and its flavor of parts."""
+_Rows = dict[_RowKey, UsageRow]
 _Sums = dict[str, int]
 
 
 def _read_sums(
     questions: Sequence[UsageQuestion], slots: _Slots, values: dict[str, Any], *, sees_capacity: bool, by_leaf: bool
-) -> list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]]:
+) -> list[tuple[_Rows, dict[_RowKey, _Sums]]]:
     """For each question its rows of work and quotas (none by workflow), and the capacities by start and backend, or
     flavor."""
     kinds = [(at, question) for at, question in enumerate(questions) if question.by is not UsageKey.WORKFLOW]
-    keys = "".join(f", {_key(question, values)} AS key_{at}" for at, question in kinds)
+    keys = "".join(f", {_WAIT_KEYS[question.by]} AS key_{at}" for at, question in kinds)
     summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
     capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
-    whole = f"(backend_id, flavor) NOT IN ({_PARTS})" if values["only_whole"] else "true"
-    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES} AND {whole})"
+    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
     by_day = all(question.bucket is not Bucket.HOUR for question in questions)
     if values["sees_all"] and by_day:
         # Fewer rows to join. What other readers see of their own work depends on the hour.
         totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
         source = f"""(
             SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, flavor, user_id, priority, {totals}
-            FROM entry WHERE {_FEW_LEAVES} AND {whole} GROUP BY 1, 2, 3, 4, 5, 6
+            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5, 6
         )"""
     nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
     parts = [
         f"""
-        SELECT {at}, false, {_start_second(question, "hour")}, key_{at}, {summed} FROM visible
-        {"WHERE user_id IS NOT NULL" if _is_of_work_only(question) else ""} GROUP BY 3, 4
+        SELECT {at}, false, {_start_second(question, "hour")}, key_{at}, part, {summed} FROM visible
+        {"WHERE user_id IS NOT NULL" if _is_of_work_only(question) else ""} GROUP BY 3, 4, 5
         """
         for at, question in kinds
     ]
@@ -386,19 +410,20 @@ def _read_sums(
         parts += [
             f"""
             SELECT {at}, true, {_start_second(question, "capacity.hour")},
-                {_capacity_key(question, values)}, {capacities}, {nothing}
-            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id
-            WHERE {whole} GROUP BY 3, 4
+                {"capacity.flavor" if question.by is UsageKey.FLAVOR else "backend.name"},
+                {_part_sql(values, "capacity")}, {capacities}, {nothing}
+            FROM capacity LEFT JOIN pools_backend backend ON backend.id = capacity.backend_id GROUP BY 3, 4, 5
             """
             for at, question in enumerate(questions)
         ]
-    found: list[tuple[_Rows, dict[tuple[datetime, str | None], _Sums]]] = [({}, {}) for _ in questions]
+    found: list[tuple[_Rows, dict[_RowKey, _Sums]]] = [({}, {}) for _ in questions]
     if not parts:
         return found
     sums_of_keys = execute_sql(
         f"""
         {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
-            SELECT entry.hour, entry.user_id, {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
+            SELECT entry.hour, entry.user_id, {_part_sql(values)} AS part,
+                {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
             FROM {source} entry {_JOINS} WHERE {_VISIBLE}
         )
         {" UNION ALL ".join(parts)}
@@ -406,26 +431,25 @@ def _read_sums(
         values,
     )
     starts: dict[int, datetime] = {}
-    for at, is_capacity, second, key, *sums in sums_of_keys:
+    for at, is_capacity, second, subject, part, *sums in sums_of_keys:
         rows, capacity = found[at]
+        key = _with_part(questions[at], subject, part)
         start = starts.get(second) or starts.setdefault(second, datetime.fromtimestamp(second, UTC))
         if is_capacity:
-            capacity[start, key] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
+            capacity[start, key, part] = dict(zip(BACKEND_COLUMNS, sums, strict=False))
             continue
         if key is None and questions[at].by is UsageKey.FLAVOR and not any(sums):
             continue  # work that did not wait
         of_work_only = _is_of_work_only(questions[at])
         counted = WORK_COLUMNS if of_work_only else SUM_COLUMNS
         named = dict(zip(SUM_COLUMNS, sums, strict=True))
-        rows[start, key] = _row(start, key, {column: named[column] or 0 for column in counted})
+        rows[start, key, part] = _row(start, key, {column: named[column] or 0 for column in counted}, part)
     return found
 
 
-def _capacity_key(question: UsageQuestion, values: dict[str, Any]) -> str:
-    """SQL of the key of the row to which a capacity belongs: its flavor, else its backend."""
-    if _splits_backends(question, values):
-        return _key(question, values, "capacity")
-    return "capacity.flavor" if question.by is UsageKey.FLAVOR else "backend.name"
+def _with_part(question: UsageQuestion, key: str | None, part: str) -> str | None:
+    """The key of a row from what it is about: parts of shared GPUs are never in the row of whole ones."""
+    return f"{key or ''}/{part}" if part and question.by is not UsageKey.FLAVOR else key
 
 
 def _start_second(question: UsageQuestion, column: str) -> str:
@@ -438,32 +462,36 @@ def _is_of_work_only(question: UsageQuestion) -> bool:
     return question.by in _OF_WORK_ONLY or bool(question.users)
 
 
-def _row(start: datetime, key: str | None, sums: dict[str, int]) -> UsageRow:
+def _row(start: datetime, key: str | None, sums: dict[str, int], part: str = "") -> UsageRow:
     empty: dict[str, int | None] = dict.fromkeys((*SUM_COLUMNS, *BACKEND_COLUMNS))
-    return UsageRow(start, key, {**empty, **sums})
+    return UsageRow(start, key, {**empty, **sums}, part=part)
+
+
+_COUNTS = ("workflows", "preemptions")
+"""What is no time of GPUs."""
 
 
 def _add_up(start: datetime, rows: Iterable[UsageRow]) -> UsageRow:
+    """The sums of whole GPUs, and the work of all rows."""
     sums: dict[str, int] = dict.fromkeys(WORK_COLUMNS, 0)
     for row in rows:
         for column, value in row.sums.items():
-            if value is not None:
+            if value is not None and (not row.part or column in _COUNTS):
                 sums[column] = sums.get(column, 0) + value
     return _row(start, None, sums)
 
 
-def _add_capacity(
-    question: UsageQuestion, capacities: dict[tuple[datetime, str | None], _Sums], rows: _Rows, totals: UsageRow
-) -> None:
+def _add_capacity(question: UsageQuestion, capacities: dict[_RowKey, _Sums], rows: _Rows, totals: UsageRow) -> None:
     """The capacity of backends, what was offline and what nobody used: in rows by backend or flavor, and in the
     totals."""
     totals.sums |= dict.fromkeys(BACKEND_COLUMNS, 0)
-    for (start, name), found in capacities.items():
+    for (start, name, part), found in capacities.items():
         for column, value in found.items():
-            totals.sums[column] = (totals.sums[column] or 0) + value
+            if not part:
+                totals.sums[column] = (totals.sums[column] or 0) + value
         if question.by in _WITH_CAPACITY:
             zero = dict.fromkeys(SUM_COLUMNS, 0)
-            rows.setdefault((start, name), _row(start, name, zero)).sums.update(found)
+            rows.setdefault((start, name, part), _row(start, name, zero, part)).sums.update(found)
 
 
 _WAIT_KEYS = _KEYS | {UsageKey.WORKFLOW: "entry.name"}
@@ -472,7 +500,7 @@ _WAIT_KEYS = _KEYS | {UsageKey.WORKFLOW: "entry.name"}
 def _add_waits(
     question: UsageQuestion,
     values: dict[str, Any],
-    rows: dict[tuple[datetime, str | None], UsageRow],
+    rows: _Rows,
     totals: UsageRow,
 ) -> None:
     """The median and the 90th percentile of the waits that ended with a start in each row, and in all rows."""
@@ -487,36 +515,32 @@ def _add_waits(
             WHERE wait.started AND wait.until >= %(since)s AND wait.until < %(until)s
         ), visible AS (
             SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                {_key(question, values)} AS key, seconds
+                {_WAIT_KEYS[question.by]} AS key, {_part_sql(values)} AS part, seconds
             FROM entry {_JOINS} WHERE {_VISIBLE}
         )
-        SELECT grouping(start), start, key, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
-        FROM visible GROUP BY GROUPING SETS ((start, key), ())
+        SELECT grouping(start), start, key, part, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY seconds)
+        FROM visible GROUP BY GROUPING SETS ((start, key, part), ())
         """,
         values,
     )
-    for is_total, start, key, percentiles in found:
-        row = totals if is_total else rows.get((start, key))
+    for is_total, start, key, part, percentiles in found:
+        row = totals if is_total else rows.get((start, _with_part(question, key, part), part))
         if row is not None and percentiles is not None:
             row.wait_p50, row.wait_p90 = percentiles
 
 
 def _of_flavor(question: UsageQuestion, values: dict[str, Any], flavor: str) -> str:
     """SQL of the column `flavor` of entries, where the rows need it."""
-    return f"{flavor} AS flavor," if question.by is UsageKey.FLAVOR or _splits_backends(question, values) else ""
+    return f"{flavor} AS flavor," if question.by is UsageKey.FLAVOR or values["part_backends"] else ""
 
 
-def _splits_backends(question: UsageQuestion, values: dict[str, Any]) -> bool:
-    """Whether the rows are by backend, and parts of GPUs have rows of their own."""
-    return question.by is UsageKey.BACKEND and bool(values["part_backends"]) and not values["only_whole"]
-
-
-def _key(question: UsageQuestion, values: dict[str, Any], table: str = "entry") -> str:
-    """SQL of the key of a row from an entry of work, or from another table with a backend and a flavor."""
-    if _splits_backends(question, values):
-        parts = f"({table}.backend_id, {table}.flavor) IN ({_PARTS})"
-        return f"CASE WHEN {parts} THEN backend.name || '/' || {table}.flavor ELSE backend.name END"
-    return _WAIT_KEYS[question.by]
+def _part_sql(values: dict[str, Any], table: str = "entry") -> str:
+    """SQL of the flavor of an entry, or of another table with a backend and a flavor, that counts parts of shared GPUs;
+    empty for whole GPUs."""
+    if not values["part_backends"]:
+        return "''"
+    parts = "SELECT * FROM unnest(%(part_backends)s::bigint[], %(part_flavors)s::text[])"
+    return f"CASE WHEN ({table}.backend_id, {table}.flavor) IN ({parts}) THEN {table}.flavor ELSE '' END"
 
 
 # The flavor in which a gang started: that of its first attempt.
@@ -546,7 +570,7 @@ def _lost(flavor: str = "") -> str:
 def _add_lost(
     question: UsageQuestion,
     values: dict[str, Any],
-    rows: dict[tuple[datetime, str | None], UsageRow],
+    rows: _Rows,
     totals: UsageRow,
 ) -> None:
     """What was lost, in each row and in all. A row that has nothing else is added."""
@@ -554,33 +578,34 @@ def _add_lost(
         f"""
         WITH {_lost(_of_flavor(question, values, _FLAVOR_OF_RECEIPT))}, visible AS (
             SELECT date_trunc('{question.bucket}', entry.hour, 'UTC') AS start,
-                {_key(question, values)} AS key, lost
+                {_WAIT_KEYS[question.by]} AS key, {_part_sql(values)} AS part, lost
             FROM entry {_JOINS} WHERE {_VISIBLE}
         )
-        SELECT start, key, sum(lost)::bigint FROM visible GROUP BY start, key
+        SELECT start, key, part, sum(lost)::bigint FROM visible GROUP BY start, key, part
         """,
         values,
     )
-    for start, key, lost in found:
+    for start, subject, part, lost in found:
         counted = WORK_COLUMNS if _is_of_work_only(question) else SUM_COLUMNS
-        row = rows.setdefault((start, key), _row(start, key, dict.fromkeys(counted, 0)))
+        key = _with_part(question, subject, part)
+        row = rows.setdefault((start, key, part), _row(start, key, dict.fromkeys(counted, 0), part))
         row.lost += lost
-        totals.lost += lost
+        totals.lost += 0 if part else lost
 
 
 def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
     """What was lost by pool, cause and taker. The pool of the taker is told to those who may see its work."""
     rows = execute_sql(
         f"""
-        WITH {_lost()}
+        WITH {_lost(f"{_FLAVOR_OF_RECEIPT} AS flavor," if values["part_backends"] else "")}
         SELECT root.name, entry.cause,
             CASE WHEN {_SEES_TAKER} THEN COALESCE(taker_root.name, '') ELSE '' END AS taker,
             taker_root.id IS NOT NULL AND NOT ({_SEES_TAKER}) AS is_hidden,
-            count(*), sum(lost)::bigint
+            count(*), sum(lost)::bigint, {_part_sql(values)}
         FROM entry {_JOINS}
         LEFT JOIN pools_pool taker_leaf ON taker_leaf.id = entry.taker_leaf_id
         LEFT JOIN pools_pool taker_root ON taker_root.id = COALESCE(taker_leaf.parent_id, taker_leaf.id)
-        WHERE {_VISIBLE} GROUP BY 1, 2, 3, 4 ORDER BY 6 DESC, 1, 2, 3, 4
+        WHERE {_VISIBLE} GROUP BY 1, 2, 3, 4, 7 ORDER BY 6 DESC, 1, 2, 3, 4, 7
         """,
         values,
     )
@@ -591,9 +616,7 @@ def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
 _SEES_TAKER = "%(sees_all)s OR taker_root.name = ANY(%(visible)s) OR entry.taker_user_id = %(me)s"
 
 
-def _read_by_workflow(
-    question: UsageQuestion, slots: _Slots, values: dict[str, Any]
-) -> dict[tuple[datetime, str | None], UsageRow]:
+def _read_by_workflow(question: UsageQuestion, slots: _Slots, values: dict[str, Any]) -> _Rows:
     """The work of each workflow. What its leaf held inside the quota of a flavor in an hour is shared by the workflows
     of the same kind (LOW, or HIGH and NORMAL) in proportion to their use, so the sums are those of the other keys."""
     inside: defaultdict[_Kind, int] = defaultdict(int)
@@ -626,12 +649,9 @@ def _read_by_workflow(
                 0 AS lost
             FROM held WHERE b > a
             UNION ALL
-            SELECT slot.slot, workflow_id, '', 0, gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)),
-                cause, 0, 0
-            FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
+            SELECT slot, workflow_id, flavor, 0, waiting, cause, 0, 0 FROM waited_piece
             UNION ALL
-            SELECT slot.slot, event.uuid, '', 0, 0, NULL, is_start::int, (NOT is_start)::int
-            FROM event JOIN slot ON slot.a <= event.at AND event.at < slot.b
+            SELECT slot, workflow_id, flavor, 0, 0, NULL, is_start::int, (NOT is_start)::int FROM counted_event
         ), entry AS (
             SELECT slot AS hour, work.name, work.pool_id AS leaf_id, root.backend_id, work.priority,
                 work.submitted_by_id AS user_id, amount.flavor, sum(used)::bigint AS used, {causes},
@@ -640,12 +660,12 @@ def _read_by_workflow(
             JOIN pools_pool root ON root.id = work.root_pool_id
             GROUP BY slot, work.uuid, root.backend_id, amount.flavor
         )
-        SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_VISIBLE}
+        SELECT entry.*, date_trunc('{question.bucket}', entry.hour, 'UTC'), {_part_sql(values)}, {_VISIBLE}
         FROM entry {_JOINS} ORDER BY entry.hour, entry.name, entry.flavor
         """,
         values | EVERY_LEAF | whole,
     ).fetchall()
-    return _share_out(found, inside, borrowed)
+    return _share_out(question, found, inside, borrowed)
 
 
 _Kind = tuple[datetime, int, str, bool]
@@ -655,16 +675,17 @@ _WORKFLOW_COUNTS = (*WAITING, "workflows", "preemptions")
 
 
 def _share_out(
+    question: UsageQuestion,
     found: Sequence[Sequence[Any]],
     inside: dict[_Kind, int],
     borrowed: dict[_Kind, int],
-) -> dict[tuple[datetime, str | None], UsageRow]:
+) -> _Rows:
     used_by: defaultdict[_Kind, int] = defaultdict(int)
     for hour, _, leaf, _, priority, _, flavor, used, *_ in found:
         used_by[hour, leaf, flavor, priority == "LOW"] += used
     before: defaultdict[_Kind, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    rows: dict[tuple[datetime, str | None], UsageRow] = {}
-    for hour, name, leaf, _, priority, _, flavor, used, *counts, start, is_visible in found:
+    rows: _Rows = {}
+    for hour, name, leaf, _, priority, _, flavor, used, *counts, start, part, is_visible in found:
         kind = hour, leaf, flavor, priority == "LOW"
         upto, over_upto = before[kind]
         kept = _part(inside[kind], upto, used, used_by[kind])
@@ -673,7 +694,8 @@ def _share_out(
         before[kind] = upto + used, over_upto + over
         if not is_visible:
             continue
-        row = rows.setdefault((start, name), _row(start, name, dict.fromkeys(WORK_COLUMNS, 0)))
+        named = _with_part(question, name, part)
+        row = rows.setdefault((start, named, part), _row(start, named, dict.fromkeys(WORK_COLUMNS, 0), part))
         column = "low_inside" if priority == "LOW" else "guaranteed"
         for key, value in [
             (column, kept),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pools.domain.numbers import USAGE_NUMBERS
@@ -51,32 +51,56 @@ CAUSE_TITLES = {series.column.removeprefix("waiting_"): series.label for series 
 
 
 def usage_charts(answer: UsageAnswer, window: UsageWindow, *, prefix: str = "use") -> list[Chart]:
-    """The charts of a window; `prefix` makes their keys unique on the page."""
+    """The charts of a window: of whole GPUs, then of each flavor of parts of shared GPUs. `prefix` makes their keys
+    unique on the page."""
+    whole = replace(answer, rows=[row for row in answer.rows if not row.part])
+    parts = answer.by_part()
+    charts = _charts_of(whole, window, prefix, "GPUs") if whole.rows or not parts else []
+    for part in parts:
+        flavor = part.totals.key
+        charts += _charts_of(part, window, f"{prefix}-{flavor}", f"{flavor} parts of GPUs", f" of {flavor} parts")
+    return charts
+
+
+def _charts_of(answer: UsageAnswer, window: UsageWindow, prefix: str, unit: str, of: str = "") -> list[Chart]:
     used, waited = _average(answer, answer.totals.used), _average(answer, answer.totals.waiting)
     return [
         _chart(
-            answer, window, f"{prefix}-states", "Use", f"On average {number_text(used)} GPUs were in use.", USE_SERIES
+            answer,
+            window,
+            f"{prefix}-states",
+            f"Use{of}",
+            f"On average {number_text(used)} {unit} were in use.",
+            USE_SERIES,
+            unit,
         ),
         _chart(
             answer,
             window,
             f"{prefix}-waiting",
-            "Waiting, by what it waited for",
-            f"On average work for {number_text(waited)} GPUs was waiting.",
+            f"Waiting{of}, by what it waited for",
+            f"On average work for {number_text(waited)} {unit} was waiting.",
             WAIT_SERIES,
+            unit,
         ),
     ]
 
 
 def _chart(
-    answer: UsageAnswer, window: UsageWindow, key: str, title: str, summary: str, declared: Sequence[UsageSeries]
+    answer: UsageAnswer,
+    window: UsageWindow,
+    key: str,
+    title: str,
+    summary: str,
+    declared: Sequence[UsageSeries],
+    unit: str,
 ) -> Chart:
     drawn = [series for series in declared if answer.totals.sums.get(series.column) is not None]
     times, columns = _averages(answer, [series.column for series in drawn])
     return Chart(
         key=key,
         title=title,
-        unit="GPUs on average",
+        unit=f"{unit} on average",
         summary=summary,
         times=times,
         end=answer.question.until,

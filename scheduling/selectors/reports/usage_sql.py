@@ -77,16 +77,19 @@ _ZERO_HELD = ", ".join(f"0::bigint AS {column}" for column in _HELD_COLUMNS)
 FLAVOR = f"COALESCE(NULLIF(task.flavor, ''), '{DEFAULT_FLAVOR}')"
 """SQL: the flavor in which an attempt counts; it is empty in a pool without flavors."""
 
-# Of a gang in a pool with several flavors: the only one that its tasks name; empty if they name several, or none. It
-# never changes, so that the sums of a closed hour stay as they are.
-_ONLY_NAMED = """
+
+def only_named(group: str) -> str:
+    """SQL: of a gang in a pool with several flavors, by the column with its id, the only flavor that its tasks name;
+    empty if they name several, or none. It never changes, so that the sums of a closed hour stay as they are."""
+    return f"""
     SELECT CASE WHEN min(named) = max(named) AND jsonb_array_length(min(named)::jsonb) = 1 THEN min(named)::jsonb ->> 0
         ELSE '' END AS flavor
     FROM (
         SELECT task.gpu_flavors::text AS named FROM scheduling_task task
-        WHERE task.group_id = piece.group_id AND task.gpu_count > 0
+        WHERE task.group_id = {group} AND task.gpu_count > 0
     ) task
-"""
+    """
+
 
 # A workflow starts in the flavor of its first attempt. Without flavors nothing is read.
 _EVENT_FLAVOR = f"""COALESCE(event.flavor, CASE
@@ -367,20 +370,21 @@ pool_flavor AS MATERIALIZED (
     SELECT slot.slot, pool_id AS pool, CASE WHEN min(flavor) = max(flavor) THEN min(flavor) ELSE '' END AS flavor
     FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id
 ),
-waited AS (
-    SELECT piece.slot, root.backend_id AS backend, leaf,
-        COALESCE(NULLIF(pool_flavor.flavor, ''), named.flavor, '{DEFAULT_FLAVOR}') AS flavor, holder, priority, {
-    _CAUSES
-}
+waited_piece AS (
+    SELECT piece.slot, workflow_id, root.backend_id AS backend, leaf,
+        COALESCE(NULLIF(pool_flavor.flavor, ''), named.flavor, '{DEFAULT_FLAVOR}') AS flavor, holder, priority, cause,
+        waiting
     FROM (
-        SELECT slot, group_id, leaf, pool, holder, priority, cause,
+        SELECT slot, workflow_id, group_id, leaf, pool, holder, priority, cause,
             gpus * (LEAST(piece.b, slot.b) - GREATEST(piece.a, slot.a)) AS waiting
         FROM wait_piece piece JOIN slot ON slot.a < piece.b AND piece.a < slot.b
     ) piece
     JOIN pools_pool root ON root.id = piece.pool
     LEFT JOIN pool_flavor USING (slot, pool)
-    LEFT JOIN LATERAL ({_ONLY_NAMED}) named ON pool_flavor.flavor = ''
-    GROUP BY 1, 2, 3, 4, 5, 6
+    LEFT JOIN LATERAL ({only_named("piece.group_id")}) named ON pool_flavor.flavor = ''
+),
+waited AS (
+    SELECT slot, backend, leaf, flavor, holder, priority, {_CAUSES} FROM waited_piece GROUP BY 1, 2, 3, 4, 5, 6
 ),
 event AS (
     SELECT DISTINCT work.uuid, {_ms("work.start_time")} AS at, true AS is_start, NULL AS flavor
@@ -393,16 +397,19 @@ event AS (
         AND task.end_time >= %(begin)s AND task.end_time < %(end)s
     GROUP BY part.workflow_id, part.uuid, task.end_time
 ),
-counted AS (
-    SELECT slot.slot, root.backend_id AS backend, work.pool_id AS leaf, {_EVENT_FLAVOR} AS flavor,
-        work.submitted_by_id AS holder, work.priority, count(*) FILTER (WHERE event.is_start) AS workflows,
-        count(*) FILTER (WHERE NOT event.is_start) AS preemptions
+counted_event AS (
+    SELECT slot.slot, event.uuid AS workflow_id, root.backend_id AS backend, work.pool_id AS leaf,
+        {_EVENT_FLAVOR} AS flavor, work.submitted_by_id AS holder, work.priority, event.is_start
     FROM event
     JOIN slot ON slot.a <= event.at AND event.at < slot.b
     JOIN scheduling_workflow work ON work.uuid = event.uuid
     JOIN pools_pool root ON root.id = work.root_pool_id
     LEFT JOIN pool_flavor ON pool_flavor.slot = slot.slot AND pool_flavor.pool = root.id
-    GROUP BY 1, 2, 3, 4, 5, 6
+),
+counted AS (
+    SELECT slot, backend, leaf, flavor, holder, priority, count(*) FILTER (WHERE is_start) AS workflows,
+        count(*) FILTER (WHERE NOT is_start) AS preemptions
+    FROM counted_event GROUP BY 1, 2, 3, 4, 5, 6
 ),
 new_backend AS (
     SELECT slot AS hour, backend AS backend_id, flavor, capacity::bigint, offline::bigint, unallocated::bigint

@@ -107,7 +107,7 @@ def read_fleet(
     whole = max(gpus, totals.bar.in_use)
     offline = min(offline, whole - totals.bar.in_use)
     bar = totals.bar.with_quota(whole - offline)
-    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS, parts)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
     return Fleet(
         has_nodes,
         gpus,
@@ -139,7 +139,7 @@ def read_clusters(actor: Actor, parts: Mapping[int, frozenset[str]]) -> dict[str
     """The use of each cluster by its name, for readers of the platform."""
     names = dict(Backend.objects.values_list("pk", "name"))
     capacities, bars = _read_capacities("node.backend_id", parts), bars_of_clusters(actor, parts)
-    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS, parts)
+    since, rows = read_last_hours(actor, UsageKey.BACKEND, HOURS)
     found = {}
     for pk, name in names.items():
         gpus, offline = capacities.get(pk, (0, 0))

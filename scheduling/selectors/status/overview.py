@@ -21,7 +21,13 @@ from pools.selectors.quotas.degraded import degraded_clusters, read_node_gpus
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of_many
-from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool, read_idle_pools, read_waiting_pools
+from scheduling.selectors.queue.waiting_pools import (
+    IdlePool,
+    WaitingPool,
+    read_idle_pools,
+    read_waiting_pools,
+    sum_parts,
+)
 from scheduling.selectors.status import problems
 from scheduling.selectors.status.problems import Problem
 
@@ -68,17 +74,24 @@ class Overview:
 
     @property
     def waiting_gpus(self) -> int:
-        """The GPUs for which they wait."""
+        """The whole GPUs for which they wait."""
         return sum(each.gpus for each in self.waiting)
+
+    @property
+    def waiting_parts(self) -> dict[str, int]:
+        """The parts of shared GPUs for which they wait, by flavor."""
+        return sum_parts(self.waiting)
 
 
 def read_overview(actor: Actor) -> Overview:
     """The overview as `actor` may see it."""
     now = timezone.now()
-    waiting = read_waiting_pools(actor)
-    idle = read_idle_pools(actor, {each.backend for each in waiting}, limit=MAX_IDLE) if _may_move_quota(actor) else []
     backends = None if actor.can_read_all else Pool.objects.visible_to(actor).roots().values("backend")
     capacities = read_capacities(backends)
+    parts = parts_of(capacities)
+    waiting = read_waiting_pools(actor, parts)
+    busy = {each.backend for each in waiting}
+    idle = read_idle_pools(actor, busy, parts, limit=MAX_IDLE) if _may_move_quota(actor) else []
     found = [
         *problems.cluster_problems(actor),
         *problems.late_jobs(actor, now),
@@ -98,7 +111,7 @@ def read_overview(actor: Actor) -> Overview:
     gpus: Counter[str] = Counter()
     for capacity in capacities.values():
         gpus.update({flavor: each.gpus for flavor, each in capacity.flavors.items()})
-    return Overview(now, found, mine, count, waiting, idle, changes, gpus, parts_of(capacities))
+    return Overview(now, found, mine, count, waiting, idle, changes, gpus, parts)
 
 
 def _may_move_quota(actor: Actor) -> bool:

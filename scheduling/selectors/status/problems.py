@@ -29,7 +29,7 @@ from pools.selectors.quotas.backend_capacity import oversubscription_warning
 from pools.selectors.quotas.degraded import visible_promises
 from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
 from scheduling.models import QueueSync, StuckGroup, SuspectNode, Workflow
-from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool
+from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool, sum_parts
 from scheduling.selectors.status.promised_starts import (
     faulty_promises,
     is_overdue,
@@ -279,11 +279,21 @@ def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iter
     for pool in idle:
         pools.setdefault(pool.backend, []).append(pool)
     for backend, found in pools.items():
-        gpus = sum(each.gpus for each in waiting if each.backend == backend)
-        listed = ", ".join(f"{each.pool} {each.idle} of {each.quota}" for each in found[:MAX_NAMED])
-        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {counted(gpus, 'GPU')} waits."
+        there = [each for each in waiting if each.backend == backend]
+        gpus, parts = sum(each.gpus for each in there), sum_parts(there)
+        needed = [counted(number, f"{flavor} part") for flavor, number in parts.items()]
+        if gpus or not parts:
+            needed.insert(0, counted(gpus, "GPU"))
+        listed = ", ".join(_idle_text(each) for each in found[:MAX_NAMED])
+        message = f"On cluster {backend} quota is idle ({listed}), while work that needs {' and '.join(needed)} waits."
         numbers = {"idle": sum(each.idle for each in found), "waiting": gpus}
         yield Problem(ProblemCode.IDLE_QUOTA, f"backend/{backend}", message, False, None, numbers)
+
+
+def _idle_text(pool: IdlePool) -> str:
+    whole = [f"{pool.idle} of {pool.quota}"] if pool.quota else []
+    parts = [f"{gpus} {flavor} parts of GPUs" for flavor, gpus in pool.idle_parts.items()]
+    return f"{pool.pool} {' and '.join(whole + parts)}"
 
 
 def stuck_gangs(actor: Actor) -> Iterator[Problem]:

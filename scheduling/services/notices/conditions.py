@@ -202,7 +202,7 @@ def _used_by_flavor() -> dict[str, tuple[int, int, str]]:
 
 
 def _long_waits_of_pools(now: datetime) -> Iterator[_Found]:
-    waiting = read_waiting_pools(SYSTEM)
+    waiting = read_waiting_pools(SYSTEM, {})
     ids = {each.pool: each.pool_id for each in waiting}
     for problem in long_waits(waiting, now):
         pool = problem.subject.partition("/")[2]

@@ -18,7 +18,9 @@ from pools.selectors.quotas.backend_capacity import read_capacities, read_part_f
 from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.priorities import Priority
+from scheduling.models import NodeSpan, QuotaSpan, Workflow
 from scheduling.selectors.reports.usage import UsageQuestion, read_usage
+from tests.integration.workflows.test_usage import age_installation, move_back
 from tests.support import world
 from tests.support.flavors import add_flavored_pool, submit_gpus
 
@@ -93,6 +95,72 @@ def test_missing_parts_are_said_as_parts(shared: None) -> None:
              for family in _collect_capacity()}  # fmt: skip
     assert found["osmo_backend_capacity_gpus"] == {"h100": 16, "t4": 32}
     assert found["osmo_backend_missing_gpus"] == {"h100": 0, "t4": 8}
+
+
+@pytest.fixture
+def used(shared: None, caller: Callable[..., Any]) -> Any:
+    """The same since ten hours, with the work of five hours; 8 H100 and 7 parts wait for the subpool."""
+    for gpus, flavor in ((8, "h100"), (7, "t4")):
+        submit_gpus(world.admin_actor(), gpus, flavor)
+    for spans in (QuotaSpan, NodeSpan):
+        spans.objects.exclude(until=None).delete()  # of the moments in which the installation was made
+    age_installation(10)
+    for workflow in Workflow.objects.all():
+        move_back(workflow, 5)
+    return caller("root", "osmo-admin")
+
+
+def _sums(rows: list[dict[str, Any]], key: str) -> float:
+    return sum(row[key] or 0 for row in rows) / 3600
+
+
+@pytest.mark.parametrize("by", list(UsageKey))
+def test_usage_counts_parts_in_rows_of_their_own_alone(used: Any, by: UsageKey) -> None:
+    answer = used.get("/api/usage", by=by, bucket="month")
+    parts = [row for row in answer["rows"] if "parts" in row]
+    whole = [row for row in answer["rows"] if "parts" not in row]
+    assert {row["parts"] for row in parts} == {"t4"}
+    assert all(row[by] == "t4" if by is UsageKey.FLAVOR else row[by].endswith("/t4") for row in parts)
+    for key, gpus, of_parts in (("used_gpu_s", 11, 6), ("waiting_gpu_s", 8, 7), ("low_inside_gpu_s", 3, 2)):
+        assert _sums(whole, key) == pytest.approx(5 * gpus, abs=0.1), key
+        assert _sums(parts, key) == pytest.approx(5 * of_parts, abs=0.1), key
+        assert answer["totals"][key] / 3600 == pytest.approx(5 * gpus, abs=0.1), key
+    assert answer["totals"]["capacity_gpu_s"] / 3600 == pytest.approx(160, abs=0.1)
+    assert (_sums(whole, "workflows"), _sums(parts, "workflows")) == (2 / 3600, 2 / 3600)
+    assert answer["totals"]["workflows"] == 4
+    text = used("GET", f"/api/usage?by={by}&bucket=month&format=csv").text
+    assert ("t4," if by is UsageKey.FLAVOR else "/t4,") in text
+
+
+def test_the_page_of_usage_counts_parts_apart(used: Any) -> None:
+    page = _page("/usage?by=pool&period=24h")
+    assert page.context["totals"].used / 3_600_000 == pytest.approx(55, abs=0.1)
+    assert [(row.key, row.subject) for row in page.context["rows"]] == [("team", "team"), ("team/t4", "team")]
+    assert [chart.title for chart in page.context["charts"]] == [
+        "Use", "Waiting, by what it waited for", "Use of t4 parts", "Waiting of t4 parts, by what it waited for"
+    ]  # fmt: skip
+    text = page.content.decode()
+    assert "On average 6 t4 parts of GPUs" not in text and ">team/t4</a>" in text and ">parts</span>" in text
+    assert "Of t4 parts of shared GPUs <strong>30" in text
+    rows = _page("/usage?by=cohort&period=24h&format=csv").getvalue().decode().splitlines()
+    assert {row.split(",")[0] for row in rows[1:]} == {"none", "none/t4"}
+    assert "Use of t4 parts" in _page("/pools/team").content.decode()
+    assert "Use of t4 parts" in _page("/clusters/sim").content.decode()
+
+
+def test_home_counts_waiting_parts_and_idle_parts_apart(used: Any) -> None:
+    body = used.get("/api/overview")
+    assert (body["waiting_gangs"], body["waiting_gpus"], body["waiting_parts"]) == (2, 8, {"t4": 7})
+    assert [(each["gpus"], each["parts"]) for each in body["waiting"]] == [(8, {"t4": 7})]
+    assert [(each["quota"], each["used"], each["idle"], each["idle_parts"]) for each in body["idle"]] == [
+        (16, 11, 5, {"t4": 26})
+    ]
+    [problem] = [each for each in body["problems"] if each["code"] == "idle_quota"]
+    assert "team 5 of 16 and 26 t4 parts of GPUs" in problem["message"]
+    assert "8 GPUs and 7 t4 parts waits" in problem["message"]
+    assert problem["numbers"] == {"idle": 5, "waiting": 8}
+    home = _page("/").content.decode()
+    assert "and 7 t4 parts in 2 gangs" in home and "7 parts: t4" in home
 
 
 def test_usage_by_backend_has_a_row_for_the_parts(shared: None) -> None:

@@ -120,6 +120,8 @@ def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPar
         nothing="Nothing is on record for this time.",
     )  # fmt: skip
     more = ["More entries: choose a longer bucket or a shorter time."] if answer["more_entries"] else []
+    if any("parts" in row for row in answer["rows"]):
+        more.insert(0, "Rows of parts of shared GPUs count parts. The total is that of whole GPUs.")
     return [table, *more]
 
 
@@ -136,7 +138,14 @@ def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart
 
 def _losses_text(losses: list[dict[str, Any]]) -> list[AnswerPart]:
     """What was lost by pool, cause and taker; nothing where nothing was, and of an older server."""
-    rows = [{**each, "lost": f"{each['lost_gpu_s'] / SECONDS_PER_HOUR:.2f}"} for each in losses]
+    rows = [
+        {
+            **each,
+            "pool": f"{each['pool']}/{each['parts']}" if "parts" in each else each["pool"],
+            "lost": f"{each['lost_gpu_s'] / SECONDS_PER_HOUR:.2f}",
+        }
+        for each in losses
+    ]
     return ["Lost, most first:", list_table(POOL_LOSS_COLUMNS.values(), rows)] if rows else []
 
 
