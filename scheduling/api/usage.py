@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from django.http import HttpResponse
 from django.utils import timezone
@@ -185,21 +185,22 @@ def usage_body(answer: UsageAnswer, page: Page) -> UsageListAnswer:
 
 
 def _lost_body(share: LostShare) -> LostShareAnswer:
-    parts: Any = {"parts": share.part} if share.part else {}
-    return {
+    body: LostShareAnswer = {
         "pool": share.pool,
         "cause": share.cause,
         "rule": share.rule,
         "taker": share.taken_by or None,
         "attempts": share.attempts,
         "lost_gpu_s": _seconds(share.gpu_ms) or 0,
-        **parts,
     }
+    if share.part:
+        body["parts"] = share.part
+    return body
 
 
 def _row_body(row: UsageRow, by: UsageKey) -> UsageRowAnswer:
     parts = {"parts": row.part} if row.part else {}
-    return {"start": zoned_text(row.start), by.value: row.key, **usage_numbers(row), **parts}  # type: ignore[misc,typeddict-item]  # one of its keys
+    return {"start": zoned_text(row.start), by.value: row.key, **usage_numbers(row), **parts}  # type: ignore[misc]  # one of its keys
 
 
 def usage_numbers(row: UsageRow) -> UsageNumbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,7 +158,10 @@ def import_file(
         name: parse_number(text) if isinstance(text, str) else {key: parse_number(each) for key, each in text.items()}
         for name, text in read.quotas.items()
     }
-    answer = TypedChange(session, ResizeSubpools, {"quotas": quotas}, description).send("PATCH", QUOTAS_URL)
+    try:
+        answer = TypedChange(session, ResizeSubpools, {"quotas": quotas}, description).send("PATCH", QUOTAS_URL)
+    except ClientError as error:
+        raise _in_words_of_file(error, quotas) from None
     if read.left_out:
         print_warning(f"WARNING: {counted(read.left_out, 'line')} of pools, remainders and inactive subpools left out.")
     if session.dry_run:
@@ -170,6 +174,19 @@ def import_file(
         answer,
         lambda: f"{len(changed):,} of {counted(len(quotas), 'subpool has', 'subpools have')} new quotas{names}.",
     )
+
+
+def _in_words_of_file(error: ClientError, names: Iterable[str]) -> ClientError:
+    """The refusal of the change without the paths of its body, which the file does not have."""
+    from pools.domain.configuration.quota_file import message_of_file
+
+    for detail in error.details:
+        path, said = str(detail.get("path", "")), str(detail.get("message", ""))
+        detail["message"] = message_of_file(path, str(detail.get("code", "")), said, names)
+        if said and detail["message"] != said:
+            error.message = error.message.replace(said, detail["message"])
+            detail["path"] = ""
+    return error
 
 
 def _read_quota_file(file: str) -> QuotaFile:

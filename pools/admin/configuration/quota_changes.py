@@ -4,7 +4,7 @@ a CSV file."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,8 +25,14 @@ from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, FieldGroup
 from pools.admin.git_ownership import owned_reason
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.changes.subpools import ResizeSubpools
-from pools.domain.configuration.quota_file import MAX_FILE_LENGTH, QuotaFile, format_quota_file, parse_quota_file
-from pools.domain.errors import BadInput, Fault, Forbidden, Violation
+from pools.domain.configuration.quota_file import (
+    MAX_FILE_LENGTH,
+    QuotaFile,
+    format_quota_file,
+    message_of_file,
+    parse_quota_file,
+)
+from pools.domain.errors import BadInput, DomainError, Fault, Forbidden, Violation
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.values.counting import counted
@@ -185,6 +191,18 @@ class QuotaFileForm(ChangeForm):
             self.cleaned_data = data
             self.add_errors(refusal)
         return data
+
+    def add_errors(self, refusal: DomainError) -> None:
+        """Show them in the words of the file."""
+        file = getattr(self, "cleaned_data", {}).get("parsed")
+        names = file.quotas if file else ()
+        faults = [
+            replace(fault, path="quotas", message=message_of_file(fault.path, fault.code, fault.message, names))
+            if fault.path.startswith("quotas.")
+            else fault
+            for fault in refusal.details
+        ]
+        super().add_errors(type(refusal)(refusal.message, faults))
 
     def _changes(self, file: QuotaFile) -> QuotaFile:
         """The lines that change a quota, which the form shows from now on. Raises BadInput without any."""

@@ -5,7 +5,7 @@ for each flavor. Other columns are refused: what is written there would have no 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
@@ -78,6 +78,23 @@ def quota_rows(quotas: Mapping[tuple[str, str | None], object]) -> tuple[tuple[s
         by_flavor = quota if isinstance(quota, Mapping) else {"": quota}
         rows += [(pool, subpool, gpus, flavor) for flavor, gpus in by_flavor.items()]
     return (*COLUMNS, FLAVOR), rows
+
+
+def message_of_file(path: str, code: str, message: str, names: Iterable[str]) -> str:
+    """What is said of a fault of the change, whose quotas are those of these subpools, in the words of a file: no path,
+    and no form of JSON."""
+    name = next((each for each in names if f"{path}.".startswith(f"quotas.{each}.")), None)
+    if name is None:
+        return message
+    flavor = path.removeprefix(f"quotas.{name}").removeprefix(".")
+    if code == Fault.FLAVOR_NEEDED:
+        needed = f"Give the file the column {FLAVOR}, and {name} a line for each flavor whose quota changes."
+        return f"{name}: {message.partition(':')[0]}. {needed}"
+    if code == Fault.UNKNOWN_FLAVOR and not flavor:
+        return f"{name}: {message.partition(':')[0]}. Leave the column {FLAVOR} empty."
+    if message.startswith(f"{path} "):
+        return f"{name}: {flavor or 'the quota'}{message.removeprefix(path)}"
+    return message if name in message else f"{name}{f', {flavor}' if flavor else ''}: {message}"
 
 
 def _refuse_unknown(header: list[str]) -> None:

@@ -94,8 +94,8 @@ def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
     lines = []
     for row in rows:
         texts = usage_texts(row)
-        name = ("" if row.subject else NO_KEY.get(key, "none")) + (row.key or "")
-        lines.append([name, *(_plain(texts[column]) for column in USAGE_COLUMNS)])
+        subject = ("" if row.subject else NO_KEY.get(key, "none")) + (row.key or "")
+        lines.append([subject, *(_plain(texts[column]) for column in USAGE_COLUMNS)])
     return csv_response(name, columns, lines)
 
 

@@ -35,7 +35,7 @@ def test_use_beyond_the_quota_of_one_flavor_does_not_fill_another() -> None:
     for flavor in ("h100", "h100", "a100"):
         submit_gpus(actor, 8, flavor, to="team", priority=Priority.LOW)
     world.reconcile()
-    [idle] = read_idle_pools(SYSTEM, {"sim"}, limit=5)
+    [idle] = read_idle_pools(SYSTEM, {"sim"}, {}, limit=5)
     assert (idle.pool, idle.quota, idle.used, idle.idle) == ("team", 40, 16, 24)
 
 

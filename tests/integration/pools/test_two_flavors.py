@@ -126,3 +126,29 @@ def test_a_file_of_the_page_has_a_line_for_each_flavor(root: ApiClient) -> None:
     done = browser.post("/pools/-/quotas", {**preview.context["hidden"], "step": "confirm"})
     assert done.status_code == 302
     assert root.get(SEVERAL)["quotas"] == {"team--a": {"h100": 4, "a100": 12}, "team--b": {"h100": 4, "a100": 8}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "pool,subpool,quota\nteam,a,12\n",
+            "team--a: Pool team has quotas of 2 flavors (h100, a100). Give the file the column flavor, and team--a a ",
+        ),
+        (
+            "pool,subpool,quota,flavor\nteam,a,4,l40\n",
+            "team--a: l40 is a flavor that pool team has no quota of. It has h100, a100.",
+        ),
+        (
+            "pool,subpool,quota,flavor\nplain,x,4,h100\n",
+            "plain--x: Pool plain has no quotas by flavor. Leave the column flavor empty.",
+        ),
+        ("pool,subpool,quota,flavor\nteam,a,many,h100\n", "team--a, h100: This is not a valid quota: "),
+    ],
+)
+def test_a_file_is_refused_in_the_words_of_a_file(root: ApiClient, text: str, said: str) -> None:
+    world.make_pool("plain", 8, x=4)
+    page = world.sign_in("root").post("/pools/-/quotas", {"quotas": text, "step": "preview"}, follow=True)
+    [shown] = [message for messages in page.context["form"].errors.values() for message in messages]
+    assert shown.startswith(said)
+    assert "quotas." not in shown and "{" not in shown

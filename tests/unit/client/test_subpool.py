@@ -279,3 +279,21 @@ def test_a_file_with_faults_is_not_sent(osmo, stub, tmp_path):
     assert result.exit_code == 2
     assert "names team--a again" in result.stderr
     assert not stub.requests
+
+
+def test_a_refused_file_is_refused_in_the_words_of_a_file(osmo, stub, tmp_path):
+    file = tmp_path / "quotas.csv"
+    file.write_text("pool,subpool,quota\nteam,a,4\n")
+    said = (
+        "Pool team has quotas of 2 flavors (h100 and a100): say how many GPUs of each, as quotas.team--a "
+        '{"h100": GPUS, "a100": GPUS}.'
+    )
+    detail = {"path": "quotas.team--a", "code": "flavor_needed", "message": said, "flavors": ["h100", "a100"]}
+    body = {"message": said, "error_code": "USER", "workflow_id": None, "details": [detail]}
+    stub.on("PATCH", "/api/configs/subpool_quotas", StubReply(body, status=400))
+    refused = osmo("pool", "subpool", "import", str(file))
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "Error: team--a: Pool team has quotas of 2 flavors (h100, a100). Give the file the column flavor, and "
+        "team--a a line for each flavor whose quota changes.\n"
+    )
