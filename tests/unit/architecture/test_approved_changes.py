@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pools.services.changes import approval_check
+from tests.support.product_source import module_texts
 
-ROOT = Path(__file__).parents[3]
 AMOUNTS = {
     "last_quota", "quota_until", "quota_after", "subpool_state", "guarantee", "maximum", "borrowing_limit",
     "lending_limit", "archived", "cohort", "cohort_id",
 }  # fmt: skip
 WRITES = {"create", "update", "bulk_create", "bulk_update", "get_or_create", "update_or_create", "Pool"}
+NAMES = re.compile("|".join([*AMOUNTS, "Pool", "Cohort", "pools_"]))
+"""A function that writes amounts has one of them."""
 SQL = re.compile(r"(UPDATE|INSERT INTO|DELETE FROM|MERGE INTO)\s+(ONLY\s+)?pools_(pool|cohort)\b", re.IGNORECASE)
 CHECKS = {name for name in vars(approval_check) if name.startswith("require_no_")}
 
@@ -70,22 +71,21 @@ def _calls(function: ast.FunctionDef) -> set[str]:
 def _writers() -> dict[str, set[str]]:
     """The functions of the product that write amounts, and the functions that each calls."""
     found = {}
-    for app in ("pools", "scheduling", "osmo_admin"):
-        for file in (ROOT / app).rglob("*.py"):
-            if "migrations" in file.parts:
-                continue
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
-            for function in _functions(tree):
-                if _writes_amounts(function, knows_pools=bool(imports & {"Pool", "Cohort"})):
-                    found[f"{file.relative_to(ROOT)}:{function.name}"] = _calls(function)
+    for file, text in module_texts().items():
+        if not NAMES.search(text):
+            continue
+        tree = ast.parse(text)
+        imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
+        for function in _functions(tree):
+            if _writes_amounts(function, knows_pools=bool(imports & {"Pool", "Cohort"})):
+                found[f"{file}:{function.name}"] = _calls(function)
     return found
 
 
 @pytest.mark.parametrize(("name", "caller"), CALLERS_WITH_CHECK.items())
 def test_the_only_caller_of_a_writer_checks_before(name: str, caller: str) -> None:
     file, _, writer = name.partition(":")
-    functions = list(_functions(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+    functions = list(_functions(ast.parse(module_texts()[file])))
     callers = [each for each in functions if writer in _calls(each) and each.name != writer]
     assert {each.name for each in callers} == {caller}
     lines = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 
 from django.apps import apps
@@ -18,10 +16,9 @@ from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.command import ChangeCommand
 from pools.models import GpuAllocation
 from pools.models.triggers import AuditTrigger
+from tests.support.product_source import module_facts
 
-ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("osmo_admin", "pools", "scheduling")
-HOME = ROOT / "pools/domain/audit_actions.py"
+HOME = "pools/domain/audit_actions.py"
 WITH_STATE = {"approval.": set(ApprovalState) - {ApprovalState.WAITING}, "gpu_allocation.": set(GpuAllocation.State)}
 """Triggers that add the state of the row to a prefix."""
 OF_NO_CHANGE = {
@@ -60,12 +57,10 @@ def test_no_module_spells_an_action() -> None:
     actions = "|".join(map(re.escape, AuditAction))
     spelled = re.compile(rf"^({actions})$|'({actions})'")
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if path != HOME and "migrations" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and spelled.search(node.value)
+        f"{path}:{line}: {text}"
+        for path, facts in module_facts().items()
+        for line, text in facts.constants
+        if path != HOME and spelled.search(text)
     ]
     assert found == []
 

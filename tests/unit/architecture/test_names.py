@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("osmo_admin", "pools", "scheduling")
+from tests.support.product_source import PACKAGES, module_facts
+from tests.support.services import ROOT
+
 LAYERS = {"domain", "models", "services", "selectors", "api", "admin", "migrations"}
 MODULES_OF_POOLS = {"__init__", "apps", "signals", "receivers", "permissions", "locking"}
 INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
@@ -16,13 +16,10 @@ INNER_CLASSES_OF_DJANGO = {"Meta", "Media"}
 def class_definitions() -> dict[str, list[str]]:
     """Places (`file:line`) of the classes of the product by name."""
     places = defaultdict(list)
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "migrations" in path.parts:
-                continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef) and node.name not in INNER_CLASSES_OF_DJANGO:
-                    places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for path, facts in module_facts().items():
+        for line, name in facts.classes:
+            if name not in INNER_CLASSES_OF_DJANGO:
+                places[name].append(f"{path}:{line}")
     return places
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("osmo_admin", "pools", "scheduling")
+from tests.support.product_source import module_facts, module_texts
+
 MOST_MODULES = 15
 HIGHER_LAYERS = {
     "domain": {"models", "selectors", "services", "history", "api", "admin", "tasks", "apps"},
@@ -32,10 +30,9 @@ TWO_WAY_ROOMS = [
 Graph = Mapping[str, Collection[str]]
 
 
-def modules() -> dict[str, Path]:
-    """The modules of the product, without migrations, by dotted name."""
-    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "migrations" not in path.parts]
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+def modules() -> dict[str, str]:
+    """The paths of the modules by dotted name."""
+    return {path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): path for path in module_texts()}
 
 
 @cache
@@ -43,12 +40,9 @@ def import_graph() -> Graph:
     """The modules that each module imports, at its top or inside of a function."""
     known, graph = modules(), defaultdict(set)
     for name, path in known.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                graph[name] |= {alias.name for alias in node.names} & known.keys()
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found = {f"{node.module}.{alias.name}" for alias in node.names}
-                graph[name] |= (found & known.keys()) or ({node.module} & known.keys())
+        for module, names in module_facts()[path].imports:
+            found = {f"{module}.{each}" for each in names}
+            graph[name] |= (found & known.keys()) or ({module} & known.keys())
     return graph
 
 
@@ -62,7 +56,7 @@ def find_circle(graph: Graph) -> list[str]:
 
 
 def test_a_package_has_few_modules() -> None:
-    count = Counter(name.rpartition(".")[0] for name, path in modules().items() if path.name != "__init__.py")
+    count = Counter(name.rpartition(".")[0] for name, path in modules().items() if not path.endswith("__init__.py"))
     assert {package: size for package, size in count.items() if size > MOST_MODULES} == {}
 
 
@@ -85,7 +79,7 @@ def test_no_import_of_a_higher_layer() -> None:
 
 
 def test_no_rooms_import_one_another() -> None:
-    packages = {name for name, path in modules().items() if path.name == "__init__.py"}
+    packages = {name for name, path in modules().items() if path.endswith("__init__.py")}
     assert two_way_rooms(import_graph(), packages) == TWO_WAY_ROOMS
 
 

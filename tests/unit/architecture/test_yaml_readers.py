@@ -32,7 +32,7 @@ def test_no_other_place_reads_yaml() -> None:
         str(path.relative_to(ROOT))
         for folder in PRODUCT
         for path in (ROOT / folder).rglob("*.py")
-        if list(_reads(ast.parse(path.read_text())))
+        if "yaml" in (text := path.read_text()) and list(_reads(ast.parse(text)))
     }
     assert {path for path in found if not path.startswith(ONE_READER)} == set(EXCEPTIONS)
     assert any(path.startswith(ONE_READER) for path in found)

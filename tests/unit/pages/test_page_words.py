@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from pools.representations.subpool import SharedAnswer, SubpoolAnswer
 from pools.templatetags.page_words import page_words
 from scheduling.api.usage import UsageNumbers
 from scheduling.selectors.cluster.pool_quota import PoolUseAnswer
+from tests.support.product_source import module_facts
 
 ROOT = Path(__file__).parents[3]
 USE = re.compile(r"{% page_words ([^%]*) %}")
@@ -99,11 +99,9 @@ def test_no_module_repeats_the_label_of_a_number_of_two_words() -> None:
     }
     labels -= {word.label for word in PAGE_WORDS.values() if isinstance(word, PageWord)}
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
-        for package in ("osmo_admin", "pools", "scheduling")
-        for path in (ROOT / package).rglob("*.py")
-        if path != ROOT / "pools/domain/numbers.py" and "migrations" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and node.value in labels
+        f"{path}:{line}: {text}"
+        for path, facts in module_facts().items()
+        for line, text in facts.constants
+        if path != "pools/domain/numbers.py" and text in labels
     ]
     assert found == []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import gc
-from pathlib import Path
 
 import pytest
 
-import scheduling.domain
 from scheduling.garbage_collector import CollectorSwitch, garbage_collector
+from tests.support.product_source import module_facts
 
 
 class FakeCollector:
@@ -78,12 +76,5 @@ def test_the_switch_of_the_process_is_the_one_of_gc():
 
 
 def test_no_module_of_the_domain_touches_the_collector():
-    folder = Path(scheduling.domain.__file__).parent
-    for file in folder.rglob("*.py"):
-        names = {
-            name.name
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.Import)
-            for name in node.names
-        }
-        assert "gc" not in names, file
+    imports = {path: dict(facts.imports) for path, facts in module_facts().items()}
+    assert [path for path, names in imports.items() if path.startswith("scheduling/domain/") and "gc" in names] == []

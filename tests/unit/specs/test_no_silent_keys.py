@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +21,8 @@ from scheduling.specs import (
     tasks,
     workflow_file,
 )
+from tests.support.product_source import module_facts
 
-ROOT = Path(__file__).resolve().parents[3]
 RULES = SpecRules(
     platforms={
         "default": PlatformRules(privileged_allowed=True, host_network_allowed=True, allowed_mounts=("/data",)),
@@ -193,8 +191,6 @@ def test_the_lists_above_have_every_known_key() -> None:
 @pytest.mark.parametrize("kind", [TaskSpec, GroupSpec, WorkflowSpec, TopologyRequirement])
 def test_every_field_of_a_spec_is_read_outside_the_reader(kind: type[Any]) -> None:
     """A difference of specs is an effect only if something uses the field."""
-    read: set[str] = set()
-    for folder in ("scheduling/domain", "scheduling/services", "scheduling/selectors"):
-        for path in (ROOT / folder).rglob("*.py"):
-            read |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    users = tuple(f"scheduling/{folder}/" for folder in ("domain", "services", "selectors"))
+    read = set().union(*(facts.attributes for path, facts in module_facts().items() if path.startswith(users)))
     assert {field.name for field in fields(kind)} - read == set()
