@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from osmo_admin.cli.base import output as client_output
 from tests.unit.client.stub_server import StubReply, StubServer
 from tests.unit.client.test_pool import SEED_EXAMPLE, TEAM, pool_row, quota_answer
 from tests.unit.client.test_subpool import ONE, effect_body, subpool_body, tree_body
@@ -177,23 +178,32 @@ def test_a_closed_pipe_causes_no_stack_trace(stub, home):
         (("user", "delete", "bob"), "DELETE", "/api/auth/user/bob"),
     ],
 )
-def test_a_deletion_on_a_terminal_requires_a_confirmation(stub, home, words, method, address):
+def test_a_deletion_on_a_terminal_requires_a_confirmation(stub, home, osmo, monkeypatch, words, method, address):
+    """The first command runs as a process on a terminal, the others here, where standard input passes for one."""
+    is_process = words[1] == "subpool"
+    monkeypatch.setattr(client_output, "_is_terminal", lambda stream: stream is sys.stdin)
+
+    def run(*words: str, typed: str = "") -> tuple[int, str]:
+        if is_process:
+            return run_on_terminal(stub, home, *words, type_in=typed)
+        result = osmo(*words, input=typed)
+        return result.exit_code, result.output
+
     done: dict[str, Any] = subpool_body("ARCHIVED") | {"status": "COMPLETED"}
-    dry = effect_body(tree_body(30), tree_body(60))
-    preview = [dry] if words[1] == "subpool" else []
-    stub.on(method, address, *preview, done)
-    code, output = run_on_terminal(stub, home, *words, type_in="n\n")
+    replies = [effect_body(tree_body(30), tree_body(60))] if is_process else []
+    stub.on(method, address, *replies, done)
+    code, text = run(*words, typed="n\n")
     assert code == 3
-    assert "nothing was changed" in output
+    assert "nothing was changed" in text
     assert all(request.query.get("dry_run") for request in stub.requests)
-    stub.on(method, address, *preview, done)
-    assert run_on_terminal(stub, home, *words, type_in="y\n")[0] == 0
+    stub.on(method, address, *replies, done)
+    assert run(*words, typed="y\n")[0] == 0
     assert not stub.last.query.get("dry_run")
     stub.requests.clear()
     stub.on(method, address, done)
-    code, output = run_on_terminal(stub, home, *words, "--yes")
+    code, text = run(*words, "--yes")
     assert (code, len(stub.requests)) == (0, 1)
-    assert "?" not in output
+    assert "?" not in text
 
 
 def test_the_confirmation_of_a_deleted_subpool_shows_the_effect(stub, home):
@@ -252,56 +262,54 @@ COMPLETIONS = {
 }
 
 
-def complete_line(stub: StubServer, home: Path, shell: str, line: str, **more: str) -> str:
-    words = line.split(" ")
-    typed = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
-    return run_client(stub, home, **COMPLETIONS[shell], **typed, **more).stdout.decode()
+def completion(shell: str, line: str) -> dict[str, str]:
+    """The variables with which a shell asks how a line goes on."""
+    number = str(len(line.split(" ")) - 1)
+    return COMPLETIONS[shell] | {"COMP_WORDS": line, "COMP_CWORD": number, "_TYPER_COMPLETE_ARGS": line}
 
 
 @pytest.mark.parametrize("shell", COMPLETIONS)
-def test_completion_knows_commands_options_and_pools(stub, home, shell):
+def test_completion_knows_commands_options_and_names(stub, home, osmo, shell):
+    """One line is completed by a process, the others here."""
     pools = {
         name: {"name": name, "parent_pool": name.partition("--")[0] if "--" in name else None}
         for name in ("team", "team--a", "other")
     }
     stub.on("GET", "/api/pool", {"pools": pools})
-    assert "subpool" in complete_line(stub, home, shell, "osmo pool su")
-    assert "--quota" in complete_line(stub, home, shell, "osmo pool subpool create --q")
-    output = complete_line(stub, home, shell, "osmo workflow submit --pool te")
-    assert "team--a" in output
-    assert "other" not in output
     stub.on("GET", "/api/workflow", {"workflows": [{"name": "hello-2"}, {"name": "othello-1"}], "more_entries": False})
-    output = complete_line(stub, home, shell, "osmo workflow query hel")
-    assert "hello-2" in output
-    assert "othello" not in output
-    stub.on(
-        "GET", "/api/resources", {"resources": [{"hostname": "dgx-0"}, {"hostname": "dgx-0"}, {"hostname": "cpu-0"}]}
-    )
+    stub.on("GET", "/api/resources", {"resources": [{"hostname": name} for name in ("dgx-0", "dgx-0", "cpu-0")]})
     stub.on("GET", "/api/auth/user", {"users": [{"id": "bob"}, {"id": "ann"}]})
     stub.on("GET", "/api/configs/cohort", {"cohorts": [{"name": "company"}, {"name": "org"}]})
     stub.on("GET", "/api/configs/gpu_quota", {"quotas": [{"namespace": "team-a"}, {"namespace": "other"}]})
     for line, found, other in (
+        ("osmo pool su", "subpool", "usage"),
+        ("osmo pool subpool create --q", "--quota", "--dry-run"),
+        ("osmo pool subpool create te", "team", "team--a"),
+        ("osmo workflow submit --pool te", "team--a", "other"),
+        ("osmo workflow query hel", "hello-2", "othello"),
         ("osmo resource info dg", "dgx-0", "cpu-0"),
         ("osmo user get b", "bob", "ann"),
         ("osmo token list --user b", "bob", "ann"),
         ("osmo cohort show c", "company", "org"),
         ("osmo quota show te", "team-a", "other"),
     ):
-        output = complete_line(stub, home, shell, line)
-        assert (output.count(found), output.count(other)) == (1, 0), line
-    output = complete_line(stub, home, shell, "osmo pool subpool create te")
-    assert "team" in output
-    assert "team--a" not in output
+        output = osmo(env=completion(shell, line)).stdout
+        assert found in output, line
+        assert other not in output, line
+    assert osmo(env=completion(shell, "osmo resource info dg")).stdout.count("dgx-0") == 1
+    line = "osmo workflow submit --pool te"
+    done = run_client(stub, home, **completion(shell, line))
+    assert (done.stdout.decode(), done.stderr) == (osmo(env=completion(shell, line)).stdout, b"")
 
 
 def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(60), StubReply(drop=True))[1])
-    done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
+    done = run_client(stub, home, **completion("bash", "osmo pool show te"))
     gate.set()  # only now: the completion has ended while the server was silent
     assert done.stdout.strip() == b""
     for more in ({"OSMO_URL": "http://127.0.0.1:9"}, {"OSMO_URL": "", "OSMO_USERNAME": ""}, {"OSMO_URL": "nonsense"}):
-        done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
+        done = run_client(stub, home, **completion("bash", "osmo pool show te"), **more)
         assert (done.stdout.strip(), done.stderr) == (b"", b"")
 
 

@@ -69,13 +69,14 @@ def test_no_summary_is_cut():
 
 
 def test_every_command_has_an_example_that_parses():
+    root: Any = typer.main.get_command(app)
     for command, ctx in all_commands():
         if getattr(command, "commands", None) and not getattr(command, "invoke_without_command", False):
             continue
         example = example_of(command.help)
         assert example, ctx.command_path
         program, *words = shlex.split(example.partition(" > ")[0])
-        found: Any = typer.main.get_command(app)
+        found = root
         parent = found.make_context(program, [], resilient_parsing=True)
         while words and words[0] in getattr(found, "commands", {}):
             name = words.pop(0)
