@@ -41,7 +41,7 @@ CHECKS = [
     allow_header_conformance,
 ]
 IS_NIGHTLY = hypothesis.settings.get_current_profile_name() == "nightly"
-SAMPLES = 150 if IS_NIGHTLY else 6
+SAMPLES = 150 if IS_NIGHTLY else 4
 schema = schemathesis.openapi.from_path(Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml")
 schema.app = get_wsgi_application()
 # A wrong value for each key, one by one, is soon refused. The right ones at each boundary, and every other method, are

@@ -27,10 +27,11 @@ from scheduling.services.simulated.dirty import Scope
 from scheduling.services.workflows.submission import Submission, submit
 from tests.properties.test_after_reconcile import elastic_gang_file, job_file
 from tests.support import world
+from tests.support.nightly_parts import samples
 from tests.support.threads import run_concurrently
 
-OF_A_DAY = (9, 11, 33, 81, 118)
-OF_A_NIGHT = range(1, 141)
+OF_A_DAY = (11, 81, 118)
+OF_A_NIGHT = sorted({*range(1, 141)} - {*OF_A_DAY})
 WITH_LOSSES = 101
 """From this seed on the victims are those that lose least, and work saves its state and has time limits."""
 ROUNDS = 9
@@ -173,16 +174,8 @@ def live(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     return steps
 
 
-@pytest.mark.parametrize("seed", OF_A_DAY)
+@pytest.mark.parametrize("seed", samples(OF_A_DAY, OF_A_NIGHT))
 def test_an_unchanged_replay_repeats_what_happened_beside_cycles(
-    ledger: None, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    live(seed, monkeypatch)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", sorted({*OF_A_NIGHT} - {*OF_A_DAY}))
-def test_an_unchanged_replay_repeats_what_happened_beside_cycles_at_night(
     ledger: None, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     live(seed, monkeypatch)

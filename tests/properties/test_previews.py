@@ -38,7 +38,7 @@ from tests.support import world
 SUBPOOLS = (("team", "a"), ("team", "b"), ("other", "x"))
 LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SUBPOOLS))
 Operation = Callable[[], object]
-FEWER = settings.default.max_examples * 2 // 5  # every example is a scene in the database
+FEWER = settings.default.max_examples // 4  # every example is a scene in the database
 
 
 @dataclass(frozen=True)

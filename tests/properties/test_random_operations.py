@@ -34,7 +34,7 @@ USER, POOL, SUBPOOL = st.sampled_from(USERS), st.sampled_from(POOLS), st.sampled
 LEAF = st.sampled_from((*SUBPOOLS, None, "_shared"))
 QUOTA = st.integers(-2, 25) | st.sampled_from(["25%", 7.9, "100%", "x"])
 PRIORITY, NUMBER = st.sampled_from(Priority), st.integers(1, 8)
-SEQUENCES = {"default": 6, "nightly": 300}
+SEQUENCES = {"default": 4, "nightly": 300}
 
 INVARIANTS = {
     "the quotas of subpools never exceed the quota of their pool": """

@@ -6,6 +6,8 @@ A nightly test has the mark, or draws a larger sample at night: those of Hypothe
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,11 @@ PARTS = {
     "properties": r"tests/properties/",
     "rules": r"tests/unit/(?!engine/|scenario/)",
 }
+
+
+def samples(of_a_day: Iterable[Any], of_a_night: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: those of each day, and those that only a nightly run adds."""
+    return [*of_a_day, *(pytest.param(each, marks=pytest.mark.nightly) for each in of_a_night)]
 
 
 def is_nightly(item: pytest.Item) -> bool:

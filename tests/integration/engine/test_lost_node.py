@@ -20,10 +20,11 @@ from scheduling.selectors.queue.live_facts import read_live_facts
 from scheduling.services.workflows.transitions import WorkflowTransition
 from tests.integration.engine.conftest import Cluster
 from tests.support import world
+from tests.support.nightly_parts import samples
 
 pytestmark = pytest.mark.django_db
 
-SAMPLES_OF_A_DAY, SAMPLES_OF_A_NIGHT = 6, 100
+OF_A_DAY, OF_A_NIGHT = range(3), range(3, 100)
 
 
 def gang_file(name: str, tasks: int, gpus: int, action: str) -> str:
@@ -146,12 +147,6 @@ def count_waiting(answer: Any) -> int:
     return sum(work["state"] in {"pending", "preempted"} for work in answer["workloads"].values())
 
 
-@pytest.mark.parametrize("seed", range(SAMPLES_OF_A_DAY))
+@pytest.mark.parametrize("seed", samples(OF_A_DAY, OF_A_NIGHT))
 def test_without_a_node_as_when_it_is_taken_away(db: None, seed: int) -> None:
-    assert check(seed)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(SAMPLES_OF_A_DAY, SAMPLES_OF_A_NIGHT))
-def test_without_a_node_as_when_it_is_taken_away_at_night(db: None, seed: int) -> None:
     assert check(seed)

@@ -17,6 +17,7 @@ from scheduling.domain.engine.rules import victims
 from scheduling.domain.engine.rules.eviction import EvictionSearch
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
+from tests.support.nightly_parts import samples
 from tests.unit.engine.sample_clusters import GPU, facts, gang, queue
 from tests.unit.engine.test_kept_state import random_gang
 
@@ -60,7 +61,7 @@ def live_through(seed, policy=None, *, fast=True):
     return found
 
 
-@pytest.mark.parametrize("seeds", [range(10), range(10, 20)])
+@pytest.mark.parametrize("seeds", samples([range(6)], [range(6, 20)]))
 def test_looking_ahead_changes_no_step(monkeypatch, seeds):
     """In one run every search looks ahead at all queues, in one at the first ones only, and in the last at none."""
     plain = [live_through(seed, fast=False) for seed in seeds]
@@ -86,7 +87,7 @@ def test_each_piece_can_be_left_out(monkeypatch, piece):
     assert plain == [live_through(seed) for seed in range(4)]
 
 
-@pytest.mark.parametrize("seeds", [range(12), range(12, 24)])
+@pytest.mark.parametrize("seeds", samples([range(8)], [range(8, 24)]))
 def test_the_rules_alone_take_the_same_steps_under_a_policy(seeds):
     policy = PolicyFacts(reserve_after=180, ageing=600)
     fast = [live_through(seed, policy) for seed in seeds]

@@ -20,7 +20,7 @@ from tests.unit.engine.sample_clusters import broken_invariants, cluster_facts, 
 
 # Placing is a search with a budget, so a property can have a counterexample that is not a defect, one in ten thousand.
 # The same examples are drawn each time, so that a rare failure does not stop unrelated changes; at night twice as many.
-SAMPLE = settings(max_examples=120 if settings.get_current_profile_name() == "nightly" else 60, derandomize=True)
+SAMPLE = settings(max_examples=120 if settings.get_current_profile_name() == "nightly" else 30, derandomize=True)
 
 STATES = st.tuples(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])))
 """A cluster, and the gangs that were scheduled before the others arrived."""

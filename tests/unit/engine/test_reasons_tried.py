@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.unit.engine.sample_clusters import GPU
 FEW, MANY = [*range(60), 640, 695], range(60, 1500)
 
 
+@lru_cache(maxsize=len(FEW))
 def waiting(seed):
     """The settled facts, their world, and each waiting gang with its reason."""
     given = random_installation(seed)
