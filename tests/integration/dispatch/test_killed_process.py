@@ -185,16 +185,6 @@ def test_a_replacement_is_at_work_soon(installation: Installation, has_standby: 
     assert installation.holder_process() == installation.processes[-1].pid, "the Lease was taken over, too"
 
 
-def test_a_process_that_stops_in_order_hands_over_at_once(installation: Installation) -> None:
-    first = installation.start_process()
-    wait_for(installation.is_leased)
-    os.kill(first.pid, signal.SIGTERM)
-    wait_for(lambda: first.exit_code() is not None)
-    assert not installation.is_leased()
-    assert installation.holder_process() is None
-    assert installation.lease_state() == ""
-
-
 @pytest.mark.nightly
 def test_a_copy_of_the_database_takes_over_from_a_killed_original(installation: Installation) -> None:
     """The copy stands by, and works soon after the kill. The original that is started again stands by; it
@@ -288,22 +278,19 @@ def test_the_process_is_killed_between_a_create_and_its_record(installation: Ins
     assert set(created) == pods.keys() | pod_groups.keys()
 
 
-def test_an_idle_process_keeps_its_connections(installation: Installation) -> None:
+def test_an_idle_process_keeps_its_connections_and_hands_over_when_it_stops(installation: Installation) -> None:
     """It opened one every two seconds before."""
-    installation.start_process()
+    first = installation.start_process()
     wait_for(installation.is_leased)
     beat = "SELECT lease_expires_at AS at FROM scheduling_clusterstate"
-
-    def renewals() -> Iterator[None]:
-        """Each step waits for another renewal of the lease."""
-        while True:
-            seen = installation.stack.query(beat)
-            wait_for(lambda seen=seen: installation.stack.query(beat) != seen)
-            yield
-
-    steps = renewals()
-    next(steps)
-    before = installation.sessions()
-    for _ in range(2):
-        next(steps)
-    assert installation.sessions() == before
+    sessions = []
+    for _ in range(3):
+        seen = installation.stack.query(beat)
+        wait_for(lambda seen=seen: installation.stack.query(beat) != seen, description="the lease is renewed")
+        sessions.append(installation.sessions())
+    assert sessions[1:] == sessions[:1] * 2
+    os.kill(first.pid, signal.SIGTERM)
+    wait_for(lambda: first.exit_code() is not None)
+    assert not installation.is_leased()
+    assert installation.holder_process() is None
+    assert installation.lease_state() == ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -17,11 +19,12 @@ import httpx
 import pytest
 
 from tests.support import coroutines
-from tests.support.services import ROOT
+from tests.support.services import ROOT, Services
 from tests.support.stack import Stack, find_free_port
 
 FILE = "workflow:\n  name: {name}\n  tasks:\n  - {{name: t, image: i, command: [c], resource: r}}\n"
 FILE += "  resources:\n    r: {{gpu: 8}}\n"
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 OURS = {"message": "", "error_code": "SERVER", "workflow_id": None, "details": []}
 TYPED = """
 from osmo_admin_client.api.pool_quota import get_pool_quota
@@ -42,19 +45,23 @@ def build(folder: Path, kind: str, into: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the source package, which is built from the checkout."""
-    folder = tmp_path_factory.mktemp("client")
-    with tarfile.open(build(ROOT / "client", "sdist", folder / "source")) as archive:
-        archive.extractall(folder, filter="data")
-    (unpacked,) = folder.glob("osmo_admin_client-*")
-    return build(unpacked, "wheel", folder / "wheel")
+def wheel(running_services: Services, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built once a session, from the source package, which is built from the checkout."""
+    with running_services.exclusive_lock("wheel"):
+        if kept := list(running_services.folder.glob("*.whl")):
+            return kept[0]
+        folder = tmp_path_factory.mktemp("client")
+        with tarfile.open(build(ROOT / "client", "sdist", folder / "source")) as archive:
+            archive.extractall(folder, filter="data")
+        (unpacked,) = folder.glob("osmo_admin_client-*")
+        return Path(shutil.copy(build(unpacked, "wheel", folder / "wheel"), running_services.folder))
 
 
 @pytest.fixture
 def api(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package of the wheel can be imported."""
+    """The package of the wheel can be imported. Each client would read all authorities anew, which takes long."""
     monkeypatch.syspath_prepend(str(wheel))
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: NO_AUTHORITIES)
 
 
 @pytest.fixture

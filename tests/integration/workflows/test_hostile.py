@@ -17,12 +17,13 @@ ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "fine numbers
 ACCEPTED = {"nothing"}
 """An empty body is an empty scenario."""
 
-SendTexts = Callable[[str, Mapping[str, str]], dict[str, Any]]
+SendTexts = Callable[[Mapping[str, str], Mapping[str, str]], list[dict[str, Any]]]
 
 
 @pytest.fixture
 def send_texts(running_services: Services, ledger: None) -> SendTexts:
-    """POSTs texts, one after the other, as the admin of pool `team`; returns the answers by the names of the texts."""
+    """POSTs scenarios and submissions, one after the other, to one process as the admin of pool `team`; returns the
+    answers to both by the names of the texts."""
     world.make_pool("team", 64)
     world.make_user("tess", "osmo-team-admin")
     env = {
@@ -34,13 +35,17 @@ def send_texts(running_services: Services, ledger: None) -> SendTexts:
         "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
     }
 
-    def send(path: str, texts: Mapping[str, str]) -> dict[str, Any]:
-        kind = "application/yaml" if path == SIMULATE else "application/json"
-        cases = [{"name": "tess", "path": path, "kind": kind, "text": text} for text in texts.values()]
+    def send(scenarios: Mapping[str, str], manifests: Mapping[str, str]) -> list[dict[str, Any]]:
+        bodies = [hostile.submission(text) for text in manifests.values()]
+        cases = [{"path": SIMULATE, "kind": "application/yaml", "text": text} for text in scenarios.values()]
+        cases += [{"path": SUBMIT, "kind": "application/json", "text": text} for text in bodies]
         answers = resource_limits.run_limited(
-            "tests.support.hostile:knock", cases, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS, env=env
-        )
-        return dict(zip(texts, answers, strict=True))
+            "tests.support.hostile:knock",
+            [{"name": "tess", **case} for case in cases],
+            mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS, env=env,
+        )  # fmt: skip
+        simulated, submitted = answers[: len(scenarios)], answers[len(scenarios) :]
+        return [dict(zip(scenarios, simulated, strict=True)), dict(zip(manifests, submitted, strict=True))]
 
     return send
 
@@ -56,14 +61,14 @@ def assert_refused(answer: dict[str, Any], error_codes: set[str], what: str) -> 
 def _assert_hostile_files_are_answered(
     send_texts: SendTexts, scenarios: Mapping[str, str], manifests: Mapping[str, str]
 ) -> None:
-    for name, answer in send_texts(SIMULATE, scenarios).items():
+    simulated, submitted = send_texts(scenarios, manifests)
+    for name, answer in simulated.items():
         if name in ANSWERED | ACCEPTED:
             assert answer["status"] == 200, (name, answer)
         else:
             assert_refused(answer, {"SCENARIO"}, name)
             assert answer["body"]["details"], name
-    bodies = {name: hostile.submission(text) for name, text in manifests.items()}
-    for name, answer in send_texts(SUBMIT, bodies).items():
+    for name, answer in submitted.items():
         assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, name)
         assert answer["body"]["details"], name
 
@@ -86,11 +91,12 @@ def test_all_hostile_files(send_texts: SendTexts) -> None:
 
 def _assert_changed_files_are_answered(send_texts: SendTexts, count: int, seed: int) -> None:
     scenarios = {str(n): text for n, text in enumerate(hostile.mutated_scenarios(count, seed))}
-    for n, answer in send_texts(SIMULATE, scenarios).items():
+    manifests = {str(n): text for n, text in enumerate(hostile.mutated_manifests(count, seed))}
+    simulated, submitted = send_texts(scenarios, manifests)
+    for n, answer in simulated.items():
         if answer["status"] != 200:
             assert_refused(answer, {"SCENARIO"}, scenarios[n])
-    manifests = {str(n): text for n, text in enumerate(hostile.mutated_manifests(count, seed))}
-    for n, answer in send_texts(SUBMIT, {n: hostile.submission(text) for n, text in manifests.items()}).items():
+    for n, answer in submitted.items():
         if answer["status"] != 200:
             assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, manifests[n])
 
