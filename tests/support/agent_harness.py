@@ -74,9 +74,14 @@ class AgentHarness:
         return ClusterAgent(self.backend.pk, connect=lambda _: self.cluster, intervals=AgentIntervals(recount=0))
 
     def run_agent(self, times: int = 3) -> None:
-        """Run rounds of the agent until the consequences of the first round are done."""
+        """Run rounds of the agent until the consequences of the first round are done: at most so many, and on the fake
+        cluster none after one that changed nothing there and asked for no other."""
         for _ in range(times):
+            before = getattr(self.cluster, "changes", None)
             self.agent.relist_and_reconcile()
+            after = getattr(self.cluster, "changes", None)
+            if before == after is not None and not self.agent._wake.is_set():
+                return
 
     def submit(
         self, file: str | None = None, *, gpus: int = 1, to: str = "", priority: Priority = Priority.NORMAL

@@ -64,10 +64,16 @@ class FakeCluster:
         self._history: list[_Change] = []
         self._logs: dict[tuple[str, str, str], bytes] = {}
         self._version = 1
+        self._events = 0
         self._expired = 0
         self._changed = threading.Condition(threading.RLock())
         for name in namespaces:
             self.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="fake")
+
+    @property
+    def changes(self) -> int:
+        """How often an object was changed, Events aside, which the agent's writer creates at its own times."""
+        return self._version - self._events
 
     def version(self) -> str:
         """See the port."""
@@ -322,6 +328,7 @@ class FakeCluster:
         self._append(_Change(self._version, key[0], last, None))
 
     def _append(self, change: _Change) -> None:
+        self._events += change.kind == resource_kinds.EVENT
         self._history.append(change)
         self._changed.notify_all()
 
