@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from tests.faults.installation import FaultyInstallation
-from tests.support import services
+from tests.support import database, services
 from tests.support.own_servers import KillableServers
+from tests.support.services import Services
 
 
 @pytest.fixture(scope="package")
 def worker_installation(
     worker_id: str,
-    django_test_environment: None,
+    template: Services,
     tmp_path_factory: pytest.TempPathFactory,
     django_db_blocker: Any,
 ) -> Iterator[FaultyInstallation]:
@@ -23,7 +24,10 @@ def worker_installation(
     processes would take time from all tests that follow."""
     number = services.current_services(None if worker_id == "master" else worker_id).number
     installation = FaultyInstallation(
-        KillableServers.create(number), tmp_path_factory.mktemp("faults"), django_db_blocker
+        KillableServers.create(number),
+        tmp_path_factory.mktemp("faults"),
+        django_db_blocker,
+        database.template_url(template),
     )
     try:
         installation.start()

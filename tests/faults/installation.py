@@ -30,12 +30,13 @@ _OFFLINE = """
 
 
 class FaultyInstallation(Stack):
-    """The running installation, with its servers. Each part is killed and started on its own."""
+    """The running installation, with its servers. Each part is killed and started on its own. `like`: the address of a
+    migrated database."""
 
-    def __init__(self, servers: KillableServers, folder: Path, blocker: Any) -> None:
+    def __init__(self, servers: KillableServers, folder: Path, blocker: Any, like: str | None) -> None:
         own = {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000)), "OSMO_ADMIN_HOME": str(folder)}
         super().__init__(servers, folder, blocker, own)
-        self.servers = servers
+        self.servers, self.like = servers, like
         self._admin: httpx.Client | None = None
         self._admin_since = 0.0
 
@@ -43,7 +44,7 @@ class FaultyInstallation(Stack):
         """Start the servers and all processes on an empty database."""
         self.servers.start_missing()
         with self._blocker.unblock():
-            database.ensure_template(self.servers)
+            database.ensure_template(self.servers, self.like)
         super().start()
 
     def stop(self) -> None:

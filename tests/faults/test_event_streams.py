@@ -97,15 +97,11 @@ def kill_web(installation: FaultyInstallation) -> None:
     installation.kill_children_of(process_commands.WEB)
 
 
-def stop_database(installation: FaultyInstallation) -> None:
-    installation.servers.stop_database(signal.SIGINT)
-
-
 def crash_database(installation: FaultyInstallation) -> None:
     installation.servers.stop_database(signal.SIGQUIT)
 
 
-@pytest.mark.parametrize("fault", [kill_web, stop_database, crash_database])
+@pytest.mark.parametrize("fault", [kill_web, crash_database])
 def test_no_change_is_missed(installation: FaultyInstallation, fault: Callable[[FaultyInstallation], None]) -> None:
     may_return = threading.Event()
     with watch(installation, may_return) as watchers:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.fault
 
 
 def test_its_process_is_killed_under_load_and_comes_back(installation: FaultyInstallation) -> None:
+    """Also again and again: tests/ops/test_serve_web.py."""
     pids, pools = installation.process_ids(), installation.make_pools(2)
     with run_load(installation, pools) as found:
         found.wait_for_growth(installation)
@@ -32,20 +33,6 @@ def test_its_process_is_killed_under_load_and_comes_back(installation: FaultyIns
     installation.wait_all_running(found.name)
     installation.assert_consistent()
     assert installation.process_ids() == pids
-
-
-def test_its_process_is_killed_again_and_again_and_comes_back(installation: FaultyInstallation) -> None:
-    pid = installation.process_ids()[process_commands.WEB]
-    killed: set[int] = set()
-    deadline = time.monotonic() + 60
-    while len(killed) < 4 and time.monotonic() < deadline:
-        for child in set(installation.child_pids_of(process_commands.WEB)) - killed:
-            os.kill(child, signal.SIGKILL)
-            killed.add(child)
-        time.sleep(0.05)
-    assert len(killed) >= 4
-    installation.wait_ready()
-    assert installation.process_ids()[process_commands.WEB] == pid
 
 
 def test_its_processes_end_when_the_parent_alone_is_killed(installation: FaultyInstallation) -> None:

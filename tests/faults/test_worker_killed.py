@@ -75,11 +75,11 @@ def test_killed_at_any_moment(installation: FaultyInstallation) -> None:
     moments = random.Random(seed)
     pools = installation.make_pools(POOLS)
     names = []
-    for number in range(4):
+    for victim in ("the worker", "the pool's process"):
         names.append(waiting_work(installation, pools))
         installation.set_online(pools[0])
         time.sleep(moments.uniform(0, 1.2))
-        kill(installation, "the pool's process" if number % 2 else "the worker")
+        kill(installation, victim)
         installation.assert_consistent()
         installation.restart_dead()
     for name in names:

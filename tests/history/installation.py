@@ -71,8 +71,10 @@ class HistoryInstallation(FaultyInstallation):
     """`counts` is the number of processes of each kind. Start and stop processes from the main thread: a child ends
     with the thread that started it."""
 
-    def __init__(self, folder: Path, counts: dict[str, int], plant: str | None, *, with_cluster: bool) -> None:
-        super().__init__(HistoryServers.create(0), folder, _NoBlocker())
+    def __init__(
+        self, folder: Path, counts: dict[str, int], plant: str | None, *, with_cluster: bool, like: str | None
+    ) -> None:
+        super().__init__(HistoryServers.create(0), folder, _NoBlocker(), like)
         self.plant = plant
         self.cluster = HistoryCluster(folder / "cluster") if with_cluster else None
         self.pools = dict(workload.POOLS)

@@ -87,6 +87,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cluster", action="store_true", help="with a Kubernetes cluster (needs OSMO_ENVTEST, etcd)")
     parser.add_argument("--plant", choices=PLANTS, default=None, help="a fault of the product that must be found")
     parser.add_argument("--check", type=Path, default=None, metavar="FILE", help="check this record again, run nothing")
+    parser.add_argument("--template", metavar="URL", help="a migrated database to begin with, in place of migrations")
     parser.add_argument(
         "--out", type=Path, default=None, help="the folder for the record; a temporary one if not given"
     )
@@ -130,7 +131,7 @@ def record_run(options: argparse.Namespace) -> Path:
         process_commands.WEB: options.processes, process_commands.WORKER: options.processes,
         process_commands.BEAT: 1, process_commands.CLUSTERS: 2 if options.cluster else 1,
     }  # fmt: skip
-    installation = HistoryInstallation(logs, counts, options.plant, with_cluster=options.cluster)
+    installation = HistoryInstallation(logs, counts, options.plant, with_cluster=options.cluster, like=options.template)
     try:
         installation.start()
         tokens = installation.login_tokens(options.clients)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.history.record import load
-from tests.support.services import ROOT
+from tests.support import database
+from tests.support.services import ROOT, Services
 from tests.support.up import clean_env
 
 
@@ -23,9 +24,10 @@ def run_history(*options: object, seconds: float) -> subprocess.CompletedProcess
 
 @pytest.mark.fault
 @pytest.mark.timeout(400)  # it starts a whole installation, and other tests run at the same time
-def test_a_short_history_under_faults_is_right(tmp_path: Path) -> None:
+def test_a_short_history_under_faults_is_right(template: Services, tmp_path: Path) -> None:
     done = run_history(
-        "--seed", 15, "--operations", 200, "--faults", 4, "--processes", 1, "--out", tmp_path, seconds=380
+        "--seed", 15, "--operations", 200, "--faults", 4, "--processes", 1, "--out", tmp_path,
+        "--template", database.template_url(template), seconds=380,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
     record = load(next(tmp_path.glob("*.jsonl")))

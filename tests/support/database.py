@@ -7,6 +7,7 @@ reset switches triggers off for one transaction, empties the filled tables, and 
 from __future__ import annotations
 
 import io
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from django.db import connection, connections
 from psycopg import sql
 
 from osmo_admin.ops.stores.postgres import RUNTIME
+from osmo_admin.ops.stores.postgres_clients import find_client
 from osmo_admin.processes.database_roles import RuntimeRole, grant_rows, take_ownership
 from tests.support.services import RUNTIME_PASSWORD, Services
 
@@ -129,8 +131,9 @@ def _administer(services: Services) -> psycopg.Connection:
     return psycopg.connect(services.database_url("postgres"), autocommit=True)
 
 
-def ensure_template(services: Services) -> None:
-    """Migrate once; the other workers wait and copy."""
+def ensure_template(services: Services, like: str | None = None) -> None:
+    """Migrate once; the other workers wait and copy. `like`: the address of such a template on another server, which is
+    copied in a tenth of the time."""
     with services.exclusive_lock("template"), _administer(services) as admin:
         name = _template_name(services)
         if admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
@@ -139,12 +142,28 @@ def ensure_template(services: Services) -> None:
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(building))
         admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(building))
         with use_database(services.database_url(f"{name}_building")):
-            call_command("migrate", verbosity=0, interactive=False, stderr=io.StringIO())
+            if like is None:
+                call_command("migrate", verbosity=0, interactive=False, stderr=io.StringIO())
+            else:
+                _copy_from(like, services.database_url(f"{name}_building"))
             take_ownership(RuntimeRole(RUNTIME, RUNTIME_PASSWORD))
             grant_rows(RUNTIME)
-            with connection.cursor() as cursor:
-                cursor.execute(_KEEP_PRISTINE)
+            if like is None:
+                with connection.cursor() as cursor:
+                    cursor.execute(_KEEP_PRISTINE)
         admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(building, sql.Identifier(name)))
+
+
+def _copy_from(source: str, target: str) -> None:
+    dump, restore = (find_client(name, oldest=0, preferred=0) for name in ("pg_dump", "pg_restore"))
+    options = ["--no-owner", "--no-privileges"]
+    whole = subprocess.run([dump, "--format=custom", "--compress=0", *options, source], capture_output=True, check=True)
+    subprocess.run([restore, *options, "--dbname", target], input=whole.stdout, check=True)
+
+
+def template_url(services: Services) -> str:
+    """The address of the template."""
+    return services.database_url(_template_name(services))
 
 
 def _template_name(services: Services) -> str:
