@@ -159,7 +159,6 @@ def test_the_first_host_is_dead_and_the_second_a_standby(server: PlainPostgres, 
         runtime, owner = f"postgresql://osmo_app:x@{hosts}/{end}", f"postgresql://osmo:x@{hosts}/{end}"
         variables = {"DATABASE_URL": runtime, "OSMO_OWNER_DATABASE_URL": owner}
         assert run(tmp_path, "serve", "prepare", **variables).returncode == 0
-        assert run(tmp_path, "check", **variables).returncode == 0
         answer = run(tmp_path, "backup", str(tmp_path / "backup"), **variables)
         assert answer.returncode == 0, answer
         answer = run(tmp_path, "user", "list", **variables)

@@ -17,6 +17,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from django.db import connection
 
+from osmo_admin.cli.server_commands.doctor import print_findings
 from osmo_admin.doctor import checks, diagnosis, reports
 from osmo_admin.doctor.findings import Finding
 from osmo_admin.doctor.reports import Report, Reporter, ask_processes, read_reports
@@ -110,6 +111,19 @@ def test_what_a_database_tells_about_itself(
         other.setattr(connection, "cursor", Cursor)
         (failed,) = problems(list(checks.check_database()))
     assert f"{failed.check} {failed.subject}".strip() == name
+
+
+def test_the_text_has_a_line_for_each_check_and_the_advice_below_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = Finding("broker", "", False, "It does not answer.", "Start it.")
+    print_findings([("here", Finding("clock", "", True, "It is right.")), ("web", wrong)])
+    lines = [
+        "here:",
+        "  OK      clock: It is right.",
+        "web:",
+        "  PROBLEM broker: It does not answer.",
+        " " * 10 + "Start it.",
+    ]
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_missing_migrations(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
