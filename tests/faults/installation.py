@@ -34,7 +34,10 @@ class FaultyInstallation(Stack):
     migrated database."""
 
     def __init__(self, servers: KillableServers, folder: Path, blocker: Any, like: str | None) -> None:
-        own = {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000)), "OSMO_ADMIN_HOME": str(folder)}
+        own = {
+            "OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000)), "OSMO_ADMIN_HOME": str(folder),
+            "OSMO_SETTLE_INTERVAL": "1",
+        }  # fmt: skip
         super().__init__(servers, folder, blocker, own)
         self.servers, self.like = servers, like
         self._admin: httpx.Client | None = None

@@ -13,6 +13,7 @@ import httpx
 
 from tests.faults.installation import FaultyInstallation
 from tests.support import world
+from tests.support.stack import NO_TLS
 
 PATIENCE = 40.0
 PAUSE = 0.05
@@ -61,7 +62,7 @@ def run_load(installation: FaultyInstallation, pools: list[str], *, clients: int
 
 
 def _submit_until_stopped(base_url: str, token: str, pool: str, found: ClientLoad, enough: threading.Event) -> None:
-    with httpx.Client(base_url=base_url, headers={"Authorization": token}, timeout=15) as client:
+    with httpx.Client(base_url=base_url, headers={"Authorization": token}, timeout=15, verify=NO_TLS) as client:
         while not enough.is_set():
             key = uuid.uuid4().hex
             deadline = time.monotonic() + PATIENCE

@@ -15,6 +15,7 @@ import pytest
 
 from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
+from tests.support.stack import NO_TLS
 
 pytestmark = pytest.mark.fault
 
@@ -33,7 +34,7 @@ class Watcher:
 
     def follow(self, base_url: str, bearer: str, may_return: threading.Event, enough: threading.Event) -> None:
         """Read until it is enough; come back after each end and each error, when it may."""
-        with httpx.Client(base_url=base_url, headers={"Authorization": bearer}, timeout=10) as client:
+        with httpx.Client(base_url=base_url, headers={"Authorization": bearer}, timeout=10, verify=NO_TLS) as client:
             while not enough.is_set():
                 try:
                     headers = {"Last-Event-ID": self.last} if self.last else {}

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from tests.support.services import ROOT
-from tests.support.stack import find_free_port
+from tests.support.stack import NO_TLS, find_free_port
 
 START_SECONDS = 150.0
 ADMIN_PASSWORD = "only-for-tests-4711"
@@ -105,7 +105,7 @@ class UpProcess:
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """One anonymous request."""
-        return httpx.get(self.base_url + path, headers=headers, timeout=60)
+        return httpx.get(self.base_url + path, headers=headers, timeout=60, verify=NO_TLS)
 
     def stop(self, how: signal.Signals = signal.SIGINT, *, seconds: float = 60) -> int:
         """Signal it and wait. Returns the exit code."""
