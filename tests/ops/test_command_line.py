@@ -54,7 +54,8 @@ def test_without_a_server_the_start_command_is_named(
 ) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
     answer = CliRunner().invoke(app, [*command, "--data-dir", str(tmp_path / "none")])
-    assert NOT_RUNNING.format(tmp_path / "none") in str(answer.exception)
+    assert answer.exit_code == 1
+    assert NOT_RUNNING.format(tmp_path / "none") in answer.stderr
 
 
 def test_a_refusal_is_an_error_message(tmp_path: Path) -> None:
