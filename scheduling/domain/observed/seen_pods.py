@@ -11,7 +11,8 @@ from scheduling.domain.statuses import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class SeenPod:
-    """A pod: whole GPUs, cores and bytes. `status` is that of a task; an ended pod has `message` and `exit_code`."""
+    """A pod: whole GPUs, cores and bytes. `status` is that of a task; an ended pod has `message` and `exit_code`. One
+    that `is_leaving` is being deleted."""
 
     uid: str
     name: str
@@ -24,6 +25,7 @@ class SeenPod:
     started: datetime | None = None
     message: str = ""
     exit_code: int | None = None
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class SeenWork:
     start together (None: all), `notes` name what it asks for and nothing counts.
     `expected` is the number of pods that it will have at least; it may have none for a while. `taken_away` says why its
     scheduler took its pods, which are gone by then. `outcome` is the end that its object reports, with the message:
-    work of Kueue has none while more of its pods may come."""
+    work of Kueue has none while more of its pods may come. Work that `is_gone` was deleted, and this is the last that
+    is known of it."""
 
     kind: str
     uid: str
@@ -51,11 +54,18 @@ class SeenWork:
     outcome_message: str = ""
     local_queue: str = ""
     owner: str = ""
+    is_gone: bool = False
 
     @property
     def is_live(self) -> bool:
         """Whether a pod has not ended."""
         return any(not pod.status.is_finished for pod in self.pods)
+
+    @property
+    def may_be_new(self) -> bool:
+        """Whether it becomes work here when it is seen for the first time: what is being deleted does not, such as the
+        pods that a deleted PodGroup leaves."""
+        return not self.is_gone and any(not pod.status.is_finished and not pod.is_leaving for pod in self.pods)
 
 
 @dataclass(frozen=True, slots=True)

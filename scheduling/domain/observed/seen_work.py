@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from pools.domain.values.stored_text import as_storable
 from scheduling.domain.cluster.devices import asks_for_uncounted_devices
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
 from scheduling.domain.cluster.node import pod_request, trim_pod
-from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, read_pod_status
+from scheduling.domain.cluster.pods.pod_status import ENDED_PHASES, PodStatusReport, read_pod_status
 from scheduling.domain.cluster.pods.timestamps import parse_time
 from scheduling.domain.kubernetes_json import Object, ReadOnlyObject, read_texts
 from scheduling.domain.observed.kueue_work import (
@@ -43,7 +44,11 @@ NOT_PREEMPTIBLE: Final = 100
 _CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 """The priority classes that KAI brings."""
 _DEFAULT_CLASS: Final = 50
+DELETED_FIRST: Final = "it was deleted in the cluster before it ended; why, the cluster does not say"
+
 _PREEMPTED: Final = "PreemptionByScheduler"
+_SIGNALS: Final = frozenset({128 + 9, 128 + 15})
+"""The exit codes of a process that was killed or asked to end."""
 _MAX_NOTES: Final = 8
 _GPU_NAME: Final = "nvidia.com/gpu"
 
@@ -54,7 +59,15 @@ def trim_observed_pod(pod: ReadOnlyObject, owner_label: str = "") -> Object:
     annotations = read_texts(pod, "annotations")
     kept = {
         key: metadata[key]
-        for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
+        for key in (
+            "name",
+            "namespace",
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "resourceVersion",
+        )
         if key in metadata
     }
     kept["labels"] = {
@@ -89,15 +102,20 @@ def read_work(
     workloads: Iterable[ReadOnlyObject] = (),
     local_queues: Iterable[ReadOnlyObject] = (),
     *,
+    gone_groups: Iterable[ReadOnlyObject] = (),
+    gone_workloads: Iterable[ReadOnlyObject] = (),
     priority_classes: Iterable[ReadOnlyObject] = (),
     owner_label: str = "",
     now: datetime,
 ) -> FoundWork:
-    """All work in these objects. The value of `owner_label` names its owner."""
+    """All work in these objects. The value of `owner_label` names its owner. Of an object that is gone, with its last
+    state, the work is found if that tells an end."""
     reader, normal = ObjectReader(), _default_value(priority_classes)
-    groups = {_full_name(each["metadata"]): each for each in pod_groups}
+    gone_groups, gone_workloads = list(gone_groups), list(gone_workloads)
+    gone = {str(each["metadata"]["uid"]) for each in (*gone_groups, *gone_workloads)}
+    groups = {_full_name(each["metadata"]): each for each in (*gone_groups, *pod_groups)}  # a new one has the name
     of_kueue, owned = dict[str, ReadOnlyObject](), dict[str, str]()
-    for each in workloads:
+    for each in (*gone_workloads, *workloads):
         uid = str(each["metadata"]["uid"])
         if (owners := reader.read(WORKLOAD, each, partial(_owner_uids, each))) is not None:
             of_kueue[uid] = each
@@ -128,8 +146,17 @@ def read_work(
                 WORKLOAD, each, partial(_workload_work, each, admitted[uid], queues, now, normal, owner_label)
             )
         )
-    works = sorted(filter(None, found), key=lambda work: (work.created, work.namespace, work.name))
-    return FoundWork(tuple(works), tuple(reader.unread))
+    known = [replace(each, is_gone=True) if each.uid in gone else each for each in found if each is not None]
+    works = sorted(
+        (each for each in known if not each.is_gone or _tells_an_end(each)),
+        key=lambda work: (work.created, work.namespace, work.name),
+    )
+    unread = tuple(each for each in reader.unread if each.uid not in gone)
+    return FoundWork(tuple(works), unread)
+
+
+def _tells_an_end(work: SeenWork) -> bool:
+    return work.outcome is not None or bool(work.taken_away) or any(pod.status.is_finished for pod in work.pods)
 
 
 def _default_value(classes: Iterable[ReadOnlyObject]) -> int:
@@ -232,10 +259,12 @@ def _seen_pod(pod: ReadOnlyObject, now: datetime) -> SeenPod:
     node = str(spec.get("nodeName") or "")
     report = read_pod_status(pod, now=now)
     found, message, code = _running_status(node, status), "", None
-    if status.get("phase") in ENDED_PHASES or is_preempted(pod):
+    if has_ended(pod):
         # A cluster may keep a pod whose image or start failed: only its end is an end here.
         found = report.status if report.status is not None and report.status.is_finished else TaskStatus.FAILED
         message, code = report.message, report.exit_code
+        if found in {TaskStatus.FAILED, TaskStatus.COMPLETED} and _was_deleted_first(pod, report):
+            found, message, code = TaskStatus.FAILED_CANCELED, DELETED_FIRST, None
     started = report.started_at or parse_time(status.get("startTime"))
     return SeenPod(
         str(metadata["uid"]),
@@ -249,7 +278,18 @@ def _seen_pod(pod: ReadOnlyObject, now: datetime) -> SeenPod:
         started if node else None,
         message,
         code,
+        bool(metadata.get("deletionTimestamp")),
     )
+
+
+def _was_deleted_first(pod: ReadOnlyObject, report: PodStatusReport) -> bool:
+    """Whether somebody asked for the deletion of a pod that ran, which then ended by the signal."""
+    metadata = pod["metadata"]
+    gone_by = parse_time(metadata.get("deletionTimestamp"))
+    if gone_by is None or report.ended_at is None:
+        return False
+    asked = gone_by - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return report.ended_at > asked or (report.ended_at == asked and report.exit_code in _SIGNALS)
 
 
 def _running_status(node: str, status: ReadOnlyObject) -> TaskStatus:
@@ -261,10 +301,23 @@ def _running_status(node: str, status: ReadOnlyObject) -> TaskStatus:
 
 def is_preempted(pod: ReadOnlyObject) -> bool:
     """Whether its scheduler has marked a pod as preempted."""
-    return any(
-        isinstance(each, Mapping) and each.get("status") == "True" and each.get("reason") == _PREEMPTED
-        for each in (pod.get("status") or {}).get("conditions") or []
+    return any(each.get("reason") == _PREEMPTED for each in _true_conditions(pod))
+
+
+def has_ended(pod: ReadOnlyObject) -> bool:
+    """Whether a pod has ended, or is marked to end and says by what: its scheduler, a drain, a lost node."""
+    is_leaving = bool(pod["metadata"].get("deletionTimestamp"))
+    return (
+        (pod.get("status") or {}).get("phase") in ENDED_PHASES
+        or is_preempted(pod)
+        or (is_leaving and any(each.get("type") == "DisruptionTarget" for each in _true_conditions(pod)))
     )
+
+
+def _true_conditions(pod: ReadOnlyObject) -> Iterator[ReadOnlyObject]:
+    for each in (pod.get("status") or {}).get("conditions") or []:
+        if isinstance(each, Mapping) and each.get("status") == "True":
+            yield each
 
 
 def _notes(pods: Sequence[ReadOnlyObject]) -> tuple[str, ...]:

@@ -52,6 +52,42 @@ def test_the_status_of_a_pod(phase: str, node: str, conditions: list[Any], statu
     assert [each.status for each in work.pods] == [status]
 
 
+def ended_pod(code: int, at: str, **metadata: Any) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "finishedAt": at}}
+    found = pod("a", node="n1", phase="Failed" if code else "Succeeded", metadata=metadata)
+    found["status"]["containerStatuses"] = [{"name": "main", "state": state}]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "at", "status"),
+    [
+        (0, "00:00:05", TaskStatus.COMPLETED),
+        (1, "00:00:05", TaskStatus.FAILED),
+        (1, "00:00:10", TaskStatus.FAILED),
+        (143, "00:00:10", TaskStatus.FAILED_CANCELED),
+        (143, "00:00:12", TaskStatus.FAILED_CANCELED),
+        (0, "00:00:12", TaskStatus.FAILED_CANCELED),
+    ],
+)
+def test_a_pod_that_ends_by_its_deletion_was_canceled(code: int, at: str, status: TaskStatus) -> None:
+    """Its deletion was asked for at 00:00:10. A program that ends well at the signal was stopped as well."""
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
+    (work,) = read(ended_pod(code, f"2026-01-01T{at}Z", **leaving))
+    assert [each.status for each in work.pods] == [status]
+
+
+def test_a_pod_that_is_drained_has_ended_when_it_leaves() -> None:
+    drained = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drain"}
+    held, leaving = (
+        pod("a", node="n1", phase="Running", status={"conditions": [drained]}, metadata=metadata)
+        for metadata in ({}, {"deletionTimestamp": "2026-01-01T00:00:40Z"})
+    )
+    (stays,), (goes,) = read(held), read(leaving)
+    assert (stays.pods[0].status, goes.pods[0].status) == (TaskStatus.RUNNING, TaskStatus.FAILED_BACKEND_ERROR)
+    assert goes.pods[0].message == "EvictionByEvictionAPI: drain"
+
+
 @pytest.mark.parametrize(
     ("asked", "note"),
     [

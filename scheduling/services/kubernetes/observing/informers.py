@@ -3,13 +3,14 @@ and the priority classes, in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.observed.kueue_work import trim_workload
 from scheduling.domain.observed.readable import trimmed_or_marked
-from scheduling.domain.observed.seen_work import is_preempted, trim_observed_pod
+from scheduling.domain.observed.seen_work import has_ended, trim_observed_pod
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.port import ClusterReader
@@ -40,6 +41,15 @@ def _newest(informers: Iterable[Informer[str]]) -> Iterable[Object]:
     return () if found is None else found.objects().values()
 
 
+@dataclass(frozen=True, slots=True)
+class DeletedObjects:
+    """The last states of deleted objects, by uid: pods that had ended, and all PodGroups and Workloads."""
+
+    pods: Mapping[str, Object]
+    pod_groups: Mapping[str, Object]
+    workloads: Mapping[str, Object]
+
+
 class ObservedInformers(InformerGroup):
     """The informers of one observed cluster."""
 
@@ -55,11 +65,15 @@ class ObservedInformers(InformerGroup):
             key_of=full_name,
             on_change=self._on_change,
             transform=trimmed_or_marked(lambda pod: trim_observed_pod(pod, self.owner_label)),
-            keeps_deleted=is_preempted,
+            keeps_deleted=has_ended,
             **common,
         )
         self.pod_groups: Informer[str] = Informer(
-            resource_kinds.POD_GROUP, key_of=full_name, on_change=self._on_change, **common
+            resource_kinds.POD_GROUP,
+            key_of=full_name,
+            on_change=self._on_change,
+            keeps_deleted=lambda _: True,
+            **common,
         )
         self._workloads: tuple[Informer[str], ...] = tuple(
             Informer(
@@ -67,6 +81,7 @@ class ObservedInformers(InformerGroup):
                 key_of=full_name,
                 on_change=self._on_change,
                 transform=trimmed_or_marked(lambda item: trim_workload(item, self.owner_label)),
+                keeps_deleted=lambda _: True,
                 **common,
             )
             for kind in WORKLOADS
@@ -95,6 +110,18 @@ class ObservedInformers(InformerGroup):
     def workloads(self) -> Iterable[Object]:
         """Kueue's Workloads, of the newest version that is served."""
         return _newest(self._workloads)
+
+    def read_deleted(self) -> DeletedObjects:
+        """The last states of what was deleted since they were forgotten last."""
+        workloads = {uid: item for each in self._workloads for uid, item in each.deleted().items()}
+        return DeletedObjects(self.pods.deleted(), self.pod_groups.deleted(), workloads)
+
+    def forget_deleted(self, known: DeletedObjects) -> None:
+        """These are written."""
+        self.pods.forget_deleted(known.pods)
+        self.pod_groups.forget_deleted(known.pod_groups)
+        for informer in self._workloads:
+            informer.forget_deleted(known.workloads)
 
     def local_queues(self) -> Iterable[Object]:
         """Kueue's LocalQueues, of the newest version that is served."""

@@ -98,12 +98,14 @@ class ClusterObserver(ContactLoop):
         is_look_due = self._is_due("round", self._intervals.round)
         if not self._informers.pop_changed() and not is_look_due:
             return
-        pods, taken = self._informers.pods.objects(), self._informers.pods.deleted()
+        pods, deleted = self._informers.pods.objects(), self._informers.read_deleted()
         seen = read_work(
-            (*pods.values(), *taken.values()),
+            (*pods.values(), *deleted.pods.values()),
             self._informers.pod_groups.objects().values(),
             self._informers.workloads(),
             self._informers.local_queues(),
+            gone_groups=deleted.pod_groups.values(),
+            gone_workloads=deleted.workloads.values(),
             priority_classes=self._informers.priority_classes.objects().values(),
             owner_label=self._informers.owner_label,
             now=timezone.now(),
@@ -114,7 +116,7 @@ class ClusterObserver(ContactLoop):
         if found.is_unfinished:
             self._due["round"] = 0.0
         else:
-            self._informers.pods.forget_deleted(taken)
+            self._informers.forget_deleted(deleted)
         self._require_lease()
         heartbeats.record_uncounted(backend, found.unassigned, seen.unread, found.failed)
         unreadable = {each.uid for each in seen.unread if each.is_malformed and each.kind == POD}

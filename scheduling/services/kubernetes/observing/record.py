@@ -49,7 +49,8 @@ class RecordResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Work that is followed (with both), ended (with a mark, and the reason), or new on a leaf (without a mark)."""
+    """Work that is followed (with both; to its end if it is gone), ended (with a mark, and the reason), or new on a leaf
+    (without a mark)."""
 
     mark: ObservedWork | None = None
     work: SeenWork | None = None
@@ -88,10 +89,10 @@ class WorkRecorder:
                 trees[mark.workflow.root_pool_id].append(_Step(mark, message=OTHER_POOL))
                 has_left = True
             elif leaf is None or (mark is None and not _takes_work(leaf)):
-                if work.is_live:
+                if work.is_live and not work.is_gone:
                     unassigned.append((work, name))
             elif mark is None:
-                if work.is_live:
+                if work.may_be_new:
                     trees[leaf.root.pk].append(_Step(work=work, leaf=leaf.pk))
             elif self._written.get(work.uid) != work or work.uid in late:
                 trees[mark.workflow.root_pool_id].append(_Step(mark, work))
@@ -151,7 +152,8 @@ class WorkRecorder:
         if known is not None and any(pod.uid in ran and pod.status is TaskStatus.FAILED_PREEMPTED for pod in pods):
             there = {pod.uid for pod in known.pods}
             pods = tuple(pod for pod in pods if pod.uid in there)  # those that follow the lost ones come after them
-        return replace(work, pods=tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in pods))
+        pods = tuple(_before_decision(pod, did_run=pod.uid in ran) for pod in pods)
+        return replace(work, pods=pods, is_gone=False)
 
     def _ran_before(self, work: SeenWork) -> set[str]:
         """The uids of its pods that ran when it was written last."""
@@ -198,6 +200,7 @@ class WorkRecorder:
             follows += _insert(root, [step for step in steps if step.mark is None], user_id)
             ends = [(_copy(step.mark), step.message) for step in steps if step.mark and step.work is None]
             marks = [mark for mark, _ in (*follows, *ends)]
+            ends += [(mark, DELETED) for mark, work in follows if work.is_gone]
             seen = SeenTransition(root, marks, now=database_time(), node_flavors=flavors, tells_starts=self._has_looked)
             for mark, work in follows:
                 seen.follow(mark, work)
