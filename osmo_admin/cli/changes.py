@@ -165,7 +165,7 @@ def _parameters(
     found = {
         name: declared_parameter(name, about, defaults[name])
         for name, about in fields_of(kind).items()
-        if about.kind is not JSON
+        if about.kind.looks != JSON.looks
     }
     found |= {name: _keyword(name, hint, None) for name, hint in options.items()}
     found.setdefault("description", _keyword("description", DescriptionOption, None))

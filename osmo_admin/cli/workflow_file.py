@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.yaml_files import STANDARD_INPUT, read_text_file
 
-STANDARD_INPUT = "-"
 WORKFLOW_ID = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?-\d+")
 TEMPLATE_SYNTAX = ("{{", "{%", "{#", "default-values")
 
@@ -21,7 +20,7 @@ TEMPLATE_SYNTAX = ("{{", "{%", "{#", "default-values")
 def read_workflow_file(name: str) -> str:
     """The text of a workflow file, `-` for standard input. Raises :class:`ClientError` if it cannot be read."""
     try:
-        return sys.stdin.read() if name == STANDARD_INPUT else Path(name).read_text(encoding="utf-8")
+        return read_text_file(name)
     except OSError as error:
         raise ClientError(f"The workflow file {name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.errors import DomainError, Stale, Violation
 from pools.domain.structured_input import join_words
+from pools.domain.values.file_text import decode_text
 from pools.domain.values.query_values import parse_datetime
 from pools.domain.values.scalars import whole_number
 
@@ -95,7 +96,7 @@ class ServiceForm(forms.Form):
             self.add_error(field, f"{upload.name} has {upload.size:,} bytes; the most is {longest:,}.")
             return ""
         try:
-            return unix_lines(str(upload.read().decode("utf-8-sig")))
+            return unix_lines(decode_text(upload.read()))
         except UnicodeDecodeError:
             self.add_error(field, f"{upload.name} is not valid UTF-8 text.")
             return ""

@@ -12,6 +12,7 @@ from pools.api.schema import BOOLEAN, OBJECT, TEXT, array_of, describe_operation
 from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
 from pools.domain.people.roles import Actor
+from pools.domain.values.file_text import decode_text
 from scheduling.api.yaml_bodies import YamlBodyParser
 from scheduling.history.starts.after_loss import starts_after_loss
 from scheduling.locking import hold_what_if_turn
@@ -84,7 +85,7 @@ class Simulation(View):
         try:
             return _answer_question(self.actor, question)
         except ScenarioError as refusal:
-            text = raw_body(self.request).decode("utf-8-sig").strip()
+            text = decode_text(raw_body(self.request)).strip()
             if "\n" not in text:
                 raise  # a program sends one line, so line numbers do not help
             raise ScenarioError.of_faults(add_lines(text, 0, refusal.details)) from None

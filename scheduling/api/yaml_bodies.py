@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from rest_framework import parsers
 
 from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.values.file_text import decode_text
 from pools.domain.values.scalars import UnreadableScalar
 from pools.domain.values.stored_text import is_storable
 from scheduling.scenario.batch import document_value
@@ -54,7 +55,7 @@ class YamlBodyParser(parsers.BaseParser):
 
 def _read_only_document(content: bytes) -> YamlDocument:
     try:
-        found = read_documents(content.decode("utf-8-sig"))
+        found = read_documents(decode_text(content))
     except UnicodeDecodeError:
         # Also from inside the reader: a tag can spell bytes as %ED%A0%80.
         raise _body_error("The body is not valid UTF-8.") from None

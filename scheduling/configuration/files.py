@@ -15,6 +15,7 @@ from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.structured_input.faults import join_words, quote
 from pools.domain.values.counting import counted
+from pools.domain.values.file_text import decode_text
 from pools.domain.values.scalars import UnreadableScalar
 from pools.domain.values.stored_text import is_storable
 from scheduling.configuration.bodies import SECTION_BY_KEY, SETTINGS_NAME, Section
@@ -97,7 +98,7 @@ def read_file(
 def _read_sections(path: str, content: bytes, found: ConfigurationFiles) -> tuple[Mapping[str, Any], dict[str, int]]:
     """The sections of a file, and the lines of all values; nothing after a fault of the file as a whole."""
     try:
-        documents = read_documents(content.decode("utf-8-sig"), record_lines=True)
+        documents = read_documents(decode_text(content), record_lines=True)
     except UnicodeDecodeError:
         found.faults.append(_located(Violation("", Fault.BAD_VALUE, "The file is not valid UTF-8."), path, {}))
         return {}, {}

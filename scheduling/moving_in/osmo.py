@@ -72,6 +72,7 @@ class _OsmoReader:
             return SourcePlace(file, lines.get(path, 1), path)
 
         if isinstance(value, list) and all(isinstance(each, dict) and "id" in each for each in value):
+            _require_key(value, ("roles",), "the answers of GET /api/auth/user/NAME", place)
             for at, account in enumerate(value):
                 self.roles.read_account(account, f"[{at}].", lambda path: place(path.removesuffix(".")))
             return
@@ -79,6 +80,7 @@ class _OsmoReader:
             self.roles.read_account(value, "", place)
             return
         if isinstance(value, list):  # osmo config show ROLE
+            _require_key(value, (POLICIES, USERS), "the roles of osmo config show ROLE", place)
             value, prefix = {"roles": value}, ""
         elif not isinstance(value, dict):
             raise BadSource.at(place(""), "this must be a map of sections, such as pools and backends.")
@@ -239,6 +241,15 @@ class _OsmoReader:
                 self.result.lost(place(f"{path}.{key}".strip(".")), "OSMO Admin has no such configuration.")
         if ours:
             self._keep(OwnedKind.SETTINGS, SETTINGS_NAME, ours, place(path))
+
+
+def _require_key(objects: list[Any], keys: tuple[str, ...], whose: str, place: Callable[[str], SourcePlace]) -> None:
+    """Raises BadSource for a list with an object that has none of these keys: it is of another kind."""
+    for at, each in enumerate(objects):
+        if isinstance(each, dict) and not each.keys() & set(keys):
+            raise BadSource.at(
+                place(f"[{at}]"), f"a list is read as {whose}, and this object has no {keys[0]}. Give another file."
+            )
 
 
 def _below(place: SourcePlace, key: str) -> SourcePlace:

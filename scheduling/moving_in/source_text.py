@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from pools.domain.values.file_text import decode_text
 from scheduling.configuration.files import value_faults, with_json_numbers
 from scheduling.moving_in.result import BadSource, ImportResult, SourcePlace
 from scheduling.structured_yaml.value_reader import read_documents
@@ -17,7 +17,6 @@ MAX_BYTES: Final = 32 * 2**20
 MAX_LINES: Final = 200_000
 MAX_VALUES: Final = 500_000
 _JSON_AFTER_JSON: Final = re.compile(r"^[}\]]\s*[{\[]", re.MULTILINE)
-_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,12 @@ def read_source(path: Path, standard_input: BinaryIO) -> SourceText:
 
 
 def source_text(name: str, content: bytes) -> SourceText:
-    """The text of a file's bytes. UTF-16 is read if its mark begins the file, as PowerShell writes it."""
+    """The text of a file's bytes."""
     if len(content) > MAX_BYTES:
         message = f"the file has more than {MAX_BYTES // 2**20} MiB. Give the objects of quotas alone."
         raise BadSource.at(SourcePlace(name, 1), message)
     try:
-        text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
+        text = decode_text(content)
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise BadSource.at(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pools.domain.errors import BadInput, DomainError, Fault, Violation
+from pools.domain.values.file_text import decode_text
 from scheduling.structured_yaml.value_reader import YamlDocument, read_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -139,6 +140,6 @@ def _read(path: Path) -> str | Violation:
 
 def _text(content: bytes, what: str) -> str | Violation:
     try:
-        return content.decode("utf-8-sig")
+        return decode_text(content)
     except UnicodeDecodeError:
         return Violation("", Fault.BAD_VALUE, f"{what} is not valid UTF-8.")

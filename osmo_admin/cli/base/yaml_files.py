@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from osmo_admin.cli.base.client_errors import ClientError
+from pools.domain.values.file_text import decode_text
+
+STANDARD_INPUT = "-"
+
+
+def read_text_file(name: str | Path) -> str:
+    """The text of a file, or of the standard input for `-`, each line with a newline at its end. Raises OSError and
+    UnicodeDecodeError."""
+    content = sys.stdin.buffer.read() if str(name) == STANDARD_INPUT else Path(name).read_bytes()
+    return decode_text(content).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_map_file(name: str) -> dict[str, Any]:
+    """The map in a YAML or JSON file. Raises `ClientError`."""
+    try:
+        text = read_text_file(name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"{name} cannot be read: {error}.") from error
+    document = read_yaml_text(text, name)
+    if not isinstance(document, dict):
+        raise ClientError(f"{name} must hold a map of keys and values.")
+    return document
 
 
 def read_yaml_text(text: str, name: str) -> Any:

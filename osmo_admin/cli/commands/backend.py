@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,9 +13,12 @@ from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import first_of, list_table
+from osmo_admin.cli.base.yaml_files import read_map_file
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
+from pools.domain.changes.backends import PutBackend
 from pools.domain.columns import pick, with_flavor
+from pools.domain.configuration.cluster_config import CLUSTER_MODES
 from pools.domain.configuration.flavors import parts_among
 from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
 from pools.domain.values.counting import counted
@@ -24,6 +27,14 @@ from scheduling.domain.list_columns import DIFFERENCE_COLUMNS, NODE_LOSS_COLUMNS
 from scheduling.domain.lists import DifferenceQuery, NodeQuery
 
 app = command_group("Backends: the clusters on which workflows run.")
+
+
+_FILE = Annotated[
+    str | None, typer.Option("--file", "-f", help="JSON or YAML file with the keys that change, - for standard input.")
+]
+_MODE = Annotated[
+    Literal[*CLUSTER_MODES] | None, typer.Option("--mode", help="manage, or observe: read and never written.")
+]
 
 
 @client_command(app, "list", watches=True)
@@ -124,6 +135,22 @@ def differences(
     answer = session.http().get(url_path("api", "backend", name, "differences"), query)
     nothing = "No difference was seen that matches."
     print_list(session, answer, DIFFERENCE_COLUMNS.values(), answer["differences"], nothing)
+
+
+@change_command(app, "update", PutBackend, options={"keys": _FILE, "mode": _MODE})
+def update(session: ClientSession, change: TypedChange) -> None:
+    """Change the configuration of a cluster, or add one. Keys that the file leaves out stay.
+
+    queue_pools, owner_label, flavors and all other keys are in the file, as osmo config show BACKEND NAME prints them.
+
+    Example: osmo backend update prod --mode observe --dry-run
+    """
+    mode = {"mode": change["mode"]} if change["mode"] else {}
+    keys = (read_map_file(change["keys"]) if change["keys"] else {}) | mode
+    if not keys:
+        raise ClientError("There is nothing to change. Give the keys in a file (-f FILE), or --mode.")
+    answer = change.send("PUT", url_path("api", "configs", "backend", change["name"]), keys)
+    change.show(answer, lambda answer: f"Cluster {answer['name']} has the new configuration.")
 
 
 @client_command(app, "settle", writes=True)

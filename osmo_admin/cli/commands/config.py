@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +21,7 @@ from osmo_admin.cli.base.options import (
 from osmo_admin.cli.base.output import confirm, print_answer, print_list, serialize
 from osmo_admin.cli.base.session import ClientSession, OutputFormat, print_warning
 from osmo_admin.cli.base.tables import first_of, format_cell
-from osmo_admin.cli.base.yaml_files import read_yaml_text
+from osmo_admin.cli.base.yaml_files import read_map_file
 from osmo_admin.cli.changes import TypedChange
 from osmo_admin.cli.config_difference import UNCHANGED, find_changes
 from osmo_admin.cli.lists import list_command
@@ -119,7 +118,7 @@ def update(
     Example: osmo config update POOL vision -f vision.yaml --dry-run
     """
     kind = config.upper()
-    desired = _read_document(file)
+    desired = read_map_file(file)
     http = session.http()
     address = url_path("api", "configs", kind.lower(), *([name] if name else []))
     method, key, payload = _build_request(kind, name, desired)
@@ -164,18 +163,6 @@ def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tupl
 
 def _tags(tags: list[str] | None) -> dict[str, Any]:
     return {"tags": tags} if tags else {}
-
-
-def _read_document(file: str) -> dict[str, Any]:
-    """The map in the file."""
-    try:
-        text = typer.get_text_stream("stdin").read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(f"{file} cannot be read: {error}.") from error
-    document = read_yaml_text(text, file)
-    if not isinstance(document, dict):
-        raise ClientError(f"{file} must hold a map of keys and values.")
-    return document
 
 
 @client_command(app, "delete", writes=True, confirms=True, short_t=False)

@@ -17,7 +17,7 @@ from osmo_admin.cli.base.output import print_answer, print_list
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import Shown, plain_number
 from osmo_admin.cli.base.times import format_local_time as shown_time
-from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number, read_yaml_text
+from osmo_admin.cli.base.yaml_files import parse_amounts, parse_number, read_text_file, read_yaml_text
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.quota_text import (
@@ -159,7 +159,7 @@ def _fetch_current(http: Any, namespace: str) -> Any:
 
 def _read_spec_file(file: Path) -> Any:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text_file(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"The file {file} cannot be read: {error}.") from error
     document = read_yaml_text(text, str(file))

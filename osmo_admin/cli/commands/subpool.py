@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +29,7 @@ from osmo_admin.cli.base.tables import (
     headings,
 )
 from osmo_admin.cli.base.times import format_local_time
-from osmo_admin.cli.base.yaml_files import parse_number
+from osmo_admin.cli.base.yaml_files import parse_number, read_text_file
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
@@ -194,7 +192,7 @@ def _read_quota_file(file: str) -> QuotaFile:
     from pools.domain.errors import DomainError
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+        text = read_text_file(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file} cannot be read: {error}") from None
     try:

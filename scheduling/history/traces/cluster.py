@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pools.domain.errors import Fault
 from pools.domain.values.amounts import DEFAULT_FLAVOR, flavor_of, is_gpu
+from pools.domain.values.file_text import decode_text
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.history.traces.faults import FileFaults
 from scheduling.history.traces.trace import FlavorsOf
@@ -17,7 +18,7 @@ from scheduling.scenario.parse import ScenarioError
 def read_cluster(source: str, faults: FileFaults) -> ClusterFacts | None:
     """The facts of the file; None if it has any fault."""
     try:
-        text = Path(source).read_bytes().decode("utf-8-sig")
+        text = decode_text(Path(source).read_bytes())
     except OSError as error:
         faults.add(None, "", Fault.BAD_VALUE, f"'{source}' cannot be read: {error.strerror}.")
         return None

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from pools.domain.errors import Fault
+from pools.domain.values.file_text import UTF_16_MARKS
 from scheduling.history.traces.faults import FileFaults
 
 MAX_LINE_BYTES = 64 * 2**10
 MAX_GIVEN_BYTES: Final = 32 * 2**20
 """Of a file in memory, also of what a compressed one contains."""
 _GZIP = b"\x1f\x8b"
-_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ Source = str | GivenFile
 
 def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BYTES) -> Iterator[str]:
     """Every line, with its end. A line that is not UTF-8, has a zero byte or is too long is a fault, and comes with
-    what can be read; a file that cannot be opened, is UTF-16, or breaks off, ends the lines."""
+    what can be read; a file that cannot be opened, or breaks off, ends the lines."""
     number = size = 0
     most = MAX_GIVEN_BYTES if isinstance(source, GivenFile) else sys.maxsize
     try:
@@ -55,10 +56,6 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
                         f"The file has more than {MAX_GIVEN_BYTES // 2**20} MiB of text. The command reads larger ones."
                     )
                     faults.add(number, "", Fault.BAD_VALUE, text)
-                    return
-                if number == 1 and chunk.startswith(_UTF_16):
-                    message = "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."
-                    faults.add(number, "", Fault.BAD_VALUE, message)
                     return
                 if is_too_long:
                     faults.add(number, "", Fault.BAD_VALUE, f"The line is longer than {longest} bytes.")
@@ -82,6 +79,9 @@ def read_lines(source: Source, faults: FileFaults, *, longest: int = MAX_LINE_BY
                         "The line is not valid UTF-8. Convert the file: iconv -f LATIN1 -t UTF-8 FILE > NEW.",
                     )
                     yield chunk.decode("utf-8", errors="replace")
+    except UnicodeDecodeError:
+        message = "The file begins as UTF-16, and is not valid UTF-16 from here on."
+        faults.add(number + 1, "", Fault.BAD_VALUE, message)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         faults.add(number + 1, "", Fault.BAD_VALUE, f"The compressed file breaks off or is damaged here: {error}.")
     except OSError as error:
@@ -97,14 +97,33 @@ def is_json(source: Source) -> bool:
         return False
 
 
-def _open(source: Source) -> BinaryIO:
-    if isinstance(source, GivenFile):
-        file = BytesIO(source.content)
-        is_compressed = source.content.startswith(_GZIP)
-        return cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_compressed else file
-    with Path(source).open("rb") as opened:
-        is_compressed = opened.read(2) == _GZIP
-    return cast("BinaryIO", gzip.open(source, "rb")) if is_compressed else Path(source).open("rb")
+@contextmanager
+def _open(source: Source) -> Iterator[io.BufferedReader]:
+    """The bytes of its text, of UTF-16 as UTF-8."""
+    with io.BytesIO(source.content) if isinstance(source, GivenFile) else Path(source).open("rb", buffering=0) as raw:
+        file = io.BufferedReader(cast("io.RawIOBase", raw))
+        if file.peek(2)[:2] == _GZIP:
+            file = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=file)))
+        yield io.BufferedReader(_AsUtf8(file)) if file.peek(2)[:2] in UTF_16_MARKS else file
+
+
+class _AsUtf8(io.RawIOBase):
+    """The text of a file in UTF-16, as UTF-8, piece by piece."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self._decoder, self._rest = file, codecs.getincrementaldecoder("utf-16")(), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and (piece := self._file.read(len(buffer))):
+            self._rest = self._decoder.decode(piece).encode()
+        if not self._rest:
+            self._decoder.decode(b"", final=True)
+        given, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(given)] = given
+        return len(given)
 
 
 def _skip_line(file: BinaryIO, chunk: bytes, *, most: int) -> int:

@@ -153,7 +153,7 @@ class TestImport:
             ("slurm", "limit", b"ok", "Choose the history above its file"),
             ("kai", "history", b"ok", "A history is for Slurm"),
             ("slurm", "history", b"JobID|State|x|y\n", "line 1, Submit: The column Submit is missing"),
-            ("slurm", "history", b"\xff\xfea\x00", "line 1: The file is UTF-16"),
+            ("slurm", "history", b"\xff\xfea", "line 1: The file begins as UTF-16"),
             ("slurm", "history", b"a|b|c|d\0\n", "line 1: The line has a zero byte"),
             ("slurm", "history", gzip.compress((HEADER + job(1, 0, 5)).encode())[:-20], "breaks off or is damaged"),
             ("slurm", "history", gzip.compress((HEADER + STEP * 600).encode()), "more than 32 MiB of text"),

@@ -103,6 +103,24 @@ def test_a_job_goes_on_between_two_of_its_pods(lab: Lab) -> None:
     assert verify() == []
 
 
+def test_a_job_that_ended_and_is_gone_has_ended(lab: Lab) -> None:
+    add_workload(lab)
+    set_condition(lab, "Admitted", "Admitted")
+    add_pods(lab, "a", "b")
+    lab.look()
+    for name in ("a", "b"):
+        lab.firm.set_phase(name, "Succeeded", namespace="science")
+    set_condition(lab, "Finished", "Succeeded")
+    lab.delete("a", "b")
+    lab.delete("job-x", kind=WORKLOADS[0])
+    lab.observer.observe()
+    assert Workflow.objects.get().status == "COMPLETED"
+    assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
+    lab.look()
+    assert lab.states() == {}
+    assert verify() == []
+
+
 def test_a_job_that_failed(lab: Lab) -> None:
     add_workload(lab)
     set_condition(lab, "Admitted", "Admitted")

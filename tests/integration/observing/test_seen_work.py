@@ -22,6 +22,7 @@ from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.domain.observed.seen_pods import SeenWork
 from scheduling.domain.observed.seen_work import read_work
 from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import ResourceKind
 from scheduling.models import ClusterState, NodeState, ObservedWork, Task, Workflow
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.work.workflows import get_visible_workflow
@@ -53,6 +54,14 @@ class Lab:
     def look(self) -> None:
         self.observer.relist_and_observe()
         assert not self.seen.writes
+
+    def delete(self, *names: str, kind: ResourceKind = resource_kinds.POD) -> None:
+        """Deletions that a watch tells, with the last state of each object."""
+        (informer,) = (each for each in self.observer._informers._all if each.kind == kind)
+        for name in names:
+            last = self.cluster.get(kind, name, namespace="science")
+            self.firm.delete(name, namespace="science", kind=kind)
+            informer._apply_event(last, is_deleted=True)
 
     def states(self) -> dict[str, tuple[str, int]]:
         """Status and GPUs held of each open piece of work, by the name of its object."""
@@ -164,16 +173,13 @@ def test_what_is_preempted_and_gone_between_two_looks_is_preempted(lab: Lab, *, 
         lab.firm.add_pod("train-0", namespace="science", gpus=1, node="n1")
     lab.look()
     lab.firm.preempt("train-0", namespace="science", message="for urgent work")
-    last = lab.cluster.get(resource_kinds.POD, "train-0", namespace="science")
-    lab.firm.delete("train-0", namespace="science")
-    pods = lab.observer._informers.pods
-    pods._apply_event(last, is_deleted=True)
+    lab.delete("train-0")
     lab.observer.observe()
     ended = Task.objects.order_by("retry_id").first()
     assert ended is not None
     assert ended.status == "FAILED_PREEMPTED"
     assert Workflow.objects.get().status == ("PENDING" if is_gang else "FAILED_PREEMPTED")
-    assert not pods.deleted()
+    assert not lab.observer._informers.pods.deleted()
     lab.look()
     assert lab.states() == ({"train": ("PENDING", 0)} if is_gang else {})
     assert verify() == []

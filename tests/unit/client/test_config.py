@@ -95,6 +95,19 @@ def test_update_of_the_workflow_config_and_of_a_backend(osmo, stub):
     assert osmo("config", "update", "BACKEND", input="{}").exit_code == 2
 
 
+def test_a_cluster_is_changed_where_people_look_for_it(osmo, stub, tmp_path):
+    stub.on("PUT", "/api/configs/backend/prod", {"name": "prod"})
+    file = tmp_path / "keys.yaml"
+    file.write_bytes("queue_pools: {größe: a}\r\n".encode("utf-16"))
+    text = osmo.ok("backend", "update", "prod", "--mode", "observe", "-f", str(file), "-d", "why")
+    assert stub.last.body == {"mode": "observe", "queue_pools": {"größe": "a"}, "description": "why"}
+    assert "Cluster prod has the new configuration." in text
+    osmo.ok("backend", "update", "prod", "--mode", "manage")
+    assert stub.last.body == {"mode": "manage"}
+    assert osmo("backend", "update", "prod").exit_code == 2
+    assert osmo("backend", "update", "prod", "--mode", "look").exit_code == 2
+
+
 def test_the_effect_on_a_cluster_names_its_nodes(osmo, stub):
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(1, 8)]
     before = {"name": "sim", "type": "simulated", "nodes": nodes}

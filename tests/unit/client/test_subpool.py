@@ -264,7 +264,7 @@ def test_export_and_import_of_quotas(osmo, stub, tmp_path):
 
 def test_a_dry_run_of_an_import_shows_each_pool(osmo, stub, tmp_path):
     file = tmp_path / "quotas.csv"
-    file.write_text("pool,subpool,quota\nteam,a,40\n", encoding="utf-8")
+    file.write_bytes("pool,subpool,quota\r\nteam,a,40\r\n".encode("utf-16"))
     before, after = tree_body(70, ("team--a", "ACTIVE", 30)), tree_body(60, ("team--a", "ACTIVE", 40))
     stub.on("PATCH", QUOTAS, effect_body({"team": before}, {"team": after}))
     text = osmo.ok("pool", "subpool", "import", str(file), "--dry-run")

@@ -113,6 +113,21 @@ def test_other_forms_are_refused(text: str) -> None:
         imported("osmo", text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[{"name": "n7", "gpus": 8}]', "policies"),
+        ('[{"name": "osmo-a-user", "policies": []}, {"name": "n7"}]', "policies"),
+        ('[{"id": 5, "state": "done"}]', "roles"),
+        ('[{"id": "ann"}, {"id": "bob", "roles": []}]', "roles"),
+    ],
+)
+def test_a_list_of_other_objects_says_what_it_lacks(text: str, words: str) -> None:
+    with pytest.raises(BadSource) as refused:
+        imported("osmo", text)
+    assert f"this object has no {words}." in refused.value.details[0].message
+
+
 ROLES = """\
 pools:
   team: {backend: b}

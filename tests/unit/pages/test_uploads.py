@@ -29,7 +29,13 @@ def read(content: bytes | None, *, longest: int = 20) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [(None, ""), (b"a\r\nb\n", "a\nb\n"), (b"\xef\xbb\xbfpool", "pool"), ("zwölf".encode(), "zwölf")],
+    [
+        (None, ""),
+        (b"a\r\nb\n", "a\nb\n"),
+        (b"\xef\xbb\xbfpool", "pool"),
+        ("zwölf".encode(), "zwölf"),
+        ("ö\r\n".encode("utf-16"), "ö\n"),
+    ],
 )
 def test_the_text_has_unix_lines_and_no_byte_order_mark(content: bytes | None, text: str) -> None:
     assert read(content) == (text, [])
@@ -37,7 +43,7 @@ def test_the_text_has_unix_lines_and_no_byte_order_mark(content: bytes | None, t
 
 def test_a_long_file_and_other_encodings_are_refused() -> None:
     assert read(b"x" * 21) == ("", ["mine.csv has 21 bytes; the most is 20."])
-    assert read(b"\xff\xfe") == ("", ["mine.csv is not valid UTF-8 text."])
+    assert read(b"\xff\xfe\x00\xd8") == ("", ["mine.csv is not valid UTF-8 text."])
 
 
 def test_lines_of_a_text_field_end_as_those_of_a_file() -> None:

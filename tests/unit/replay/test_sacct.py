@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import tracemalloc
 from pathlib import Path
 
@@ -324,11 +326,16 @@ def test_jobs_of_two_clusters_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_odd_encodings(tmp_path: Path) -> None:
+    text = HEADER + row(Account="größe") + row(JobID="2", Account="größe")
     line, _path, message = faults_of(tmp_path, (HEADER + row()).encode() + b"1|\xff|\n")[0]
     assert (line, message.startswith("The line is not valid UTF-8. Convert the file: iconv")) == (3, True)
-    trace, reader = read(tmp_path, (HEADER + row()).encode("utf-16"))
-    assert trace is None
-    assert reader.faults.listed[0].line == 1
+    for content in (text.encode("utf-16"), codecs.BOM_UTF16_BE + text.encode("utf-16-be"), text.encode("utf-8-sig")):
+        for packed in (content, gzip.compress(content)):
+            trace, _reader = read(tmp_path, packed)
+            assert trace is not None
+            assert [job.team for job in trace.jobs] == ["größe"] * 2
+    line, _path, message = faults_of(tmp_path, text.encode("utf-16") + b"\x00\xd8")[0]
+    assert message.endswith("not valid UTF-16 from here on.")
 
 
 def test_a_million_records_need_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +354,6 @@ def test_a_million_records_need_bounded_memory(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ((HEADER + row()).encode("utf-16"), "The file is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
         ((HEADER + row()).replace("\n", "\r").encode(), "The lines end with CR alone."),
     ],
 )

@@ -49,8 +49,8 @@ class RecordResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Work that is followed (with both; to its end if it is gone), ended (with a mark, and the reason), or new on a leaf
-    (without a mark)."""
+    """Work that is followed (with both; if it is gone, to its end), ended (with a mark, and the reason), or new on a
+    leaf (without a mark)."""
 
     mark: ObservedWork | None = None
     work: SeenWork | None = None
