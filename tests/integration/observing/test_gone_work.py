@@ -72,7 +72,7 @@ def test_a_gang_that_was_preempted_has_its_receipt_and_is_then_deleted(gang: Lab
     settled(gang)
 
 
-def test_a_gang_that_was_deleted_while_it_ran_is_canceled(gang: Lab) -> None:
+def test_a_gang_that_was_deleted_while_it_ran_is_cancelled(gang: Lab) -> None:
     delete_gang(gang)
     assert (Workflow.objects.get().status, attempts()) == ("FAILED_CANCELED", ["FAILED_CANCELED"] * 2)
     settled(gang)

@@ -70,7 +70,7 @@ def ended_pod(code: int, at: str, **metadata: Any) -> dict[str, Any]:
         (0, "00:00:12", TaskStatus.FAILED_CANCELED),
     ],
 )
-def test_a_pod_that_ends_by_its_deletion_was_canceled(code: int, at: str, status: TaskStatus) -> None:
+def test_a_pod_that_ends_by_its_deletion_was_cancelled(code: int, at: str, status: TaskStatus) -> None:
     """Its deletion was asked for at 00:00:10. A program that ends well at the signal was stopped as well."""
     leaving = {"deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
     (work,) = read(ended_pod(code, f"2026-01-01T{at}Z", **leaving))
