@@ -32,7 +32,7 @@ app = command_group("Backends: the clusters on which workflows run.")
 _FILE = Annotated[
     str | None, typer.Option("--file", "-f", help="JSON or YAML file with the keys that change, - for standard input.")
 ]
-_MODE = Annotated[
+_MODE: Any = Annotated[
     Literal[*CLUSTER_MODES] | None, typer.Option("--mode", help="manage, or observe: read and never written.")
 ]
 

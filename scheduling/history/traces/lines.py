@@ -98,19 +98,21 @@ def is_json(source: Source) -> bool:
 
 
 @contextmanager
-def _open(source: Source) -> Iterator[io.BufferedReader]:
+def _open(source: Source) -> Iterator[BinaryIO]:
     """The bytes of its text, of UTF-16 as UTF-8."""
     with io.BytesIO(source.content) if isinstance(source, GivenFile) else Path(source).open("rb", buffering=0) as raw:
-        file = io.BufferedReader(cast("io.RawIOBase", raw))
+        file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", raw))
         if file.peek(2)[:2] == _GZIP:
             file = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=file)))
-        yield io.BufferedReader(_AsUtf8(file)) if file.peek(2)[:2] in UTF_16_MARKS else file
+        if file.peek(2)[:2] in UTF_16_MARKS:
+            file = io.BufferedReader(_AsUtf8(file))
+        yield cast("BinaryIO", file)
 
 
 class _AsUtf8(io.RawIOBase):
     """The text of a file in UTF-16, as UTF-8, piece by piece."""
 
-    def __init__(self, file: io.BufferedReader) -> None:
+    def __init__(self, file: io.BufferedReader[Any]) -> None:
         self._file, self._decoder, self._rest = file, codecs.getincrementaldecoder("utf-16")(), b""
 
     def readable(self) -> bool:

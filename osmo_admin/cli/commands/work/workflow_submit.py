@@ -15,6 +15,7 @@ from osmo_admin.cli.base.options import PoolOption, WorkflowArgument
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import AnswerText, list_table
+from osmo_admin.cli.base.yaml_files import STANDARD_INPUT
 from osmo_admin.cli.commands.profile import find_default_pool
 from osmo_admin.cli.text.start_text import start_cell, start_sentence
 from pools.domain.changes.command import fields_of
@@ -216,7 +217,7 @@ def add_local_files(
     """
     if not workflow_file.mentions_local_files(body["file"]):
         return body
-    folder = Path() if file == workflow_file.STANDARD_INPUT else Path(file).resolve().parent
+    folder = Path() if file == STANDARD_INPUT else Path(file).resolve().parent
     text = body["file"]
     if workflow_file.is_templated(text):
         rendered = _post_submission(http, address, query | {"dry_run": True, "start": False}, body)
