@@ -77,9 +77,11 @@ openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	@mkdir -p artifacts && $(BIN)/python manage.py spectacular --file artifacts/openapi.yaml \
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
 
-reference: setup-dev ## write docs/client.md, docs/error-codes.md, docs/settings.md and deploy/osmo-admin.env
+reference: setup-dev ## write the generated pages of docs/ (its README names them) and deploy/osmo-admin.env
 	@$(BIN)/python -m scripts.reference.client > docs/client.md
 	@$(BIN)/python -m scripts.reference.error_codes > docs/error-codes.md
+	@$(BIN)/python -m scripts.reference.numbers > docs/numbers.md
+	@$(BIN)/python -m bench.report docs/performance.json > docs/performance.md
 	@env -u OSMO_SECURE $(BIN)/python -m scripts.reference.settings deploy/osmo-admin.env > docs/settings.md
 
 client: setup-dev ## build the typed Python client from docs/openapi.yaml, into dist/

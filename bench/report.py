@@ -1,5 +1,5 @@
-"""`python -m bench.report docs/performance.json > docs/performance.md`: the measurements as a page, with
-their targets."""
+"""The measurements of docs/performance.json as a page with their targets, by `make reference`, into
+docs/performance.md."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ SLOW_PAGE_MS = 60
 
 HEAD = """# Performance
 
-Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
-Python {python}, {system}; installation and load on the same machine). Ratios can be compared between machines, absolute
-numbers cannot.
+<!-- Generated from docs/performance.json by `make reference`. -->
+
+Measured by `python -m bench` ({cores} cores, Python {python}, {system}; installation and load on the same machine).
+Ratios can be compared between machines, absolute numbers cannot.
 
 {when}
 
@@ -53,10 +54,15 @@ What to raise, in which order: [install.md](install.md#what-to-raise-first). Wha
 
 def main() -> None:
     """Read the JSON, print the page."""
+    print(render_report(json.loads(Path(sys.argv[1]).read_text())), end="")
+
+
+def render_report(report: dict[str, Any]) -> str:
+    """The whole page."""
     page = StringIO()
     with redirect_stdout(page):
-        _print_page(json.loads(Path(sys.argv[1]).read_text()))
-    print(re.sub(r"(?:\nTarget .*\.\n)+", _join_targets, page.getvalue()), end="")
+        _print_page(report)
+    return re.sub(r"(?:\nTarget .*\.\n)+", _join_targets, page.getvalue())
 
 
 def _join_targets(found: re.Match[str]) -> str:

@@ -17,14 +17,14 @@ from typing import Any
 
 from environs import EnvError, ValidationError, validate
 
-from osmo_admin.provider_env import read_all_providers
+from osmo_admin.provider_env import DIRECTORIES, PROVIDERS, read_all_providers
 from osmo_admin.settings_sections import SettingsReader, SettingsSection, read_by, read_path
 from pools.domain.configuration.cluster_addresses import LOOPBACK, AddressRule
 from pools.sign_on.providers import SignOnProvider
 
 RUNTIME_FILE = "runtime.json"
 
-__all__ = ["RUNTIME_FILE", "SECTIONS", "Env", "EnvError", "load_environment"]
+__all__ = ["RUNTIME_FILE", "SECTIONS", "SECTIONS_OF_NAMES", "Env", "EnvError", "load_environment"]
 
 
 class PasswordLogin(StrEnum):
@@ -41,9 +41,7 @@ ADDRESSES = SettingsSection(
         "database alone reads it",
     },
 )
-LOGINS = SettingsSection(
-    "Logins", "Identity providers (`OSMO_SSO…`) and directories (`OSMO_LDAP…`) are in [sign-on.md](sign-on.md)."
-)
+LOGINS = SettingsSection("Logins", "Identity providers (`OSMO_SSO…`) and directories (`OSMO_LDAP…`) are at the end.")
 LIMITS = SettingsSection("Limits of each user", "A request above a limit is refused with 429 and the numbers.")
 WORK = SettingsSection("Work")
 CLUSTERS = SettingsSection(
@@ -74,6 +72,8 @@ GIT = SettingsSection(
 )
 SECTIONS = (ADDRESSES, LOGINS, LIMITS, WORK, CLUSTERS, NOTICES, HISTORY, SERVING, GIT)
 """All variables except those of providers and directories, for the documents."""
+SECTIONS_OF_NAMES = (PROVIDERS, DIRECTORIES)
+"""Those of each provider and each directory, without the beginning of their names."""
 _at_least = validate.Range
 
 

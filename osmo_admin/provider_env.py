@@ -11,6 +11,7 @@ from typing import Any
 from environs import Env as Reader
 from environs import EnvError, ValidationError, validate
 
+from osmo_admin.settings_sections import SettingsSection
 from pools.sign_on.providers import (
     LdapDirectory,
     OpenIdProvider,
@@ -18,6 +19,82 @@ from pools.sign_on.providers import (
     SyncMode,
     parse_parameters,
     parse_role_map,
+)
+
+_OF_BOTH = {
+    "TITLE": "its name on the login page; none: NAME",
+    "ROLES": "`GROUP=ROLE`, several separated by `;`, several roles of a group by `+`: "
+    "`gpu-admins=osmo-admin;team-a=osmo-team-a-user`",
+    "GROUPS_ARE_ROLES": "a group that is called `osmo-…` gives the role of this name; only where people cannot make "
+    "groups themselves",
+    "SYNC": "`force`: a user has exactly the roles of their groups; `import`: roles are added and never removed; "
+    "`ignore`: groups change nothing",
+    "ALLOWED_GROUPS": "only members of one of these groups (separated by `;`) sign on; none: everybody",
+    "SESSION_HOURS": "the hours of the longest session, if the provider does not end it earlier",
+}
+_DEFAULTS_OF_BOTH = {"GROUPS_ARE_ROLES": "false", "SYNC": "force", "SESSION_HOURS": "12"}
+PROVIDERS = SettingsSection(
+    "An identity provider",
+    "`OSMO_SSO` lists the names of identity providers, in small letters and digits. Each of these begins with "
+    "`OSMO_SSO_NAME_` ([sign-on.md](sign-on.md)).",
+    {
+        "ISSUER": "required: the address of the provider, exactly as in its metadata; `https://`, or `http://` of this "
+        "machine without `OSMO_SECURE`",
+        "CLIENT_ID": "required: of the registration",
+        "CLIENT_SECRET": "none for a public client. It is sent form-encoded, then as HTTP Basic (RFC 6749, 2.3.1); a "
+        "provider that does not decode it needs a secret of letters, digits and `-._~`",
+        "CLIENT_SECRET_FILE": "the path of a file with the secret",
+        "GROUPS_CLAIM": "the claim with the groups; dots lead into objects, as `realm_access.roles`",
+        "USERNAME_CLAIM": "the claim with the name of a new account",
+        "SCOPES": "the scopes of a sign-on; `openid` is always added",
+        "PARAMETERS": "further parameters of the request to the provider, `NAME=VALUE` separated by `;`, as "
+        "`acr_values=gold;max_age=3600`. With the scope `offline_access` the request has `prompt=consent`; an empty "
+        "value leaves it out (`prompt=`)",
+        **_OF_BOTH,
+    },
+    {
+        "GROUPS_CLAIM": "groups",
+        "USERNAME_CLAIM": "preferred_username",
+        "SCOPES": "profile,email,offline_access",
+        **_DEFAULTS_OF_BOTH,
+    },
+)
+DIRECTORIES = SettingsSection(
+    "A directory",
+    "`OSMO_LDAP` lists the names of directories. Each of these begins with `OSMO_LDAP_NAME_` "
+    "([sign-on.md](sign-on.md#a-directory-ldap)).",
+    {
+        "URLS": "required: `ldaps://HOST` or `ldap://HOST`, with commas between several: the first that answers counts",
+        "CA_FILE": "the path of a file with the certificates (PEM) that have signed that of the server",
+        "CA": "the text of these certificates; neither: those of the system",
+        "UNENCRYPTED": "`ldap://` uses StartTLS, and a server without it gets no password. true allows plain text, "
+        "with a warning at start",
+        "BIND_DN": "the account of OSMO Admin there, which may read people and groups; none: anonymous searches",
+        "BIND_PASSWORD": "its password",
+        "BIND_PASSWORD_FILE": "the path of a file with its password",
+        "USER_BASE": "required: the entry above the people",
+        "USER_FILTER": "who may log in, without the name",
+        "LOGIN_ATTRIBUTES": "the attributes that may have the typed name, as `uid,mail`",
+        "USERNAME_ATTRIBUTE": "the name of a new account",
+        "ID_ATTRIBUTE": "the id of an entry that survives renaming; `objectGUID` in Active Directory",
+        "MAIL_ATTRIBUTE": "the mail address; an empty text: none",
+        "GROUP_BASE": "the entry above the groups; entries elsewhere are not groups",
+        "GROUP_FILTER": "the groups of a person: `{dn}` is the entry, `{username}` the name, as in "
+        "`(memberUid={username})`",
+        "GROUP_ATTRIBUTE": "the name of a group",
+        **_OF_BOTH,
+    },
+    {
+        "UNENCRYPTED": "false",
+        "USER_FILTER": "(objectClass=person)",
+        "LOGIN_ATTRIBUTES": "uid",
+        "USERNAME_ATTRIBUTE": "uid",
+        "ID_ATTRIBUTE": "entryUUID",
+        "MAIL_ATTRIBUTE": "mail",
+        "GROUP_FILTER": "(member={dn})",
+        "GROUP_ATTRIBUTE": "cn",
+        **_DEFAULTS_OF_BOTH,
+    },
 )
 
 _PROVIDER_NAME = re.compile("[a-z][a-z0-9]{0,30}")

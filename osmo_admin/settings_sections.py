@@ -28,12 +28,19 @@ class Variable:
 
 class SettingsSection:
     """A section of the page of settings. Each method declares a variable: a field of a dataclass whose metadata have
-    its reader. `elsewhere` has the meanings of variables that single commands and processes read."""
+    its reader. `elsewhere` has the meanings of variables that others read, and `defaults` their defaults."""
 
-    def __init__(self, title: str, about: str = "", elsewhere: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        about: str = "",
+        elsewhere: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> None:
         self.title, self.about = title, about
         self._variables: list[Variable] = []
-        self._elsewhere = [Variable(name, "", meaning) for name, meaning in (elsewhere or {}).items()]
+        usual = defaults or {}
+        self._elsewhere = [Variable(name, usual.get(name, ""), about) for name, about in (elsewhere or {}).items()]
 
     @property
     def variables(self) -> list[Variable]:

@@ -1,4 +1,5 @@
-"""The numbers that people read: their names, meanings and units, for pages, the client, CSV files and the glossary.
+"""The numbers that people read: their names, meanings and units, for pages, the client, CSV files and
+docs/numbers.md.
 
 Each table has the numbers of one kind of answer, by their keys there. `available` is a key of two answers with two
 meanings: quota that is not in use (a pool), and what is available to a node (the quota tree).
@@ -23,7 +24,7 @@ class NamedNumber:
 
     @property
     def term(self) -> str:
-        """Its term in docs/glossary.md, and its name in templates: a priority keeps its capital letters."""
+        """Its name in templates and in docs/glossary.md: a priority keeps its capital letters."""
         return " ".join(word if word.isupper() else word.lower() for word in self.label.split())
 
     @property

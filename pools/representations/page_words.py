@@ -1,6 +1,6 @@
 """The words of this product that pages explain where they use them, in one or two sentences each, and the numbers.
 
-The keys are terms of docs/glossary.md, which also has the words of other schedulers.
+The keys are their terms. docs/numbers.md has all; docs/glossary.md has the words of other schedulers for them.
 """
 
 from __future__ import annotations

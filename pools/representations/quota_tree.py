@@ -16,7 +16,7 @@ _OF_WEIGHT_0 = " Infinite for a node of weight 0 that borrows."
 
 
 class NodeQuotaAnswer(TypedDict):
-    """The quota of a node for one resource, its limits (null: none) and its numbers (docs/glossary.md)."""
+    """The quota of a node for one resource, its limits (null: none) and its numbers (docs/numbers.md)."""
 
     flavor: str
     resource: str

@@ -41,7 +41,7 @@ class ScenarioViolationAnswer(TypedDict):
 
 
 class ScenarioNumbers(TypedDict):
-    """The numbers of a node of the tree of quotas (docs/glossary.md)."""
+    """The numbers of a node of the tree of quotas (docs/numbers.md)."""
 
     subtree_quota: Amounts
     usage: Amounts

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from osmo_admin.env import SECTIONS
+from osmo_admin.env import SECTIONS, SECTIONS_OF_NAMES
 from osmo_admin.settings_sections import SettingsSection, Variable
 
 PAGE_HEAD = """\
@@ -70,12 +70,13 @@ EXAMPLES = {
 
 def render_settings(sections: Iterable[SettingsSection]) -> str:
     """The whole page."""
-    return "\n".join([PAGE_HEAD, *map(_section_of_page, sections), PAGE_END])
+    of_names = (_section_of_page(each, "…") for each in SECTIONS_OF_NAMES)
+    return "\n".join([PAGE_HEAD, *map(_section_of_page, sections), *of_names, PAGE_END])
 
 
-def _section_of_page(section: SettingsSection) -> str:
+def _section_of_page(section: SettingsSection, begin: str = "") -> str:
     rows = [
-        f"| `{each.name}` | {f'`{each.default}`' if each.default else 'none'} | {each.meaning} |"
+        f"| `{begin}{each.name}` | {f'`{each.default}`' if each.default else 'none'} | {each.meaning} |"
         for each in section.variables
     ]
     about = [section.about, ""] if section.about else []

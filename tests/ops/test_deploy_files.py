@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from osmo_admin import provider_env
 from osmo_admin.cli.server import app
 from osmo_admin.env import SECTIONS, load_environment
 from osmo_admin.ops.programs import process_commands
+from osmo_admin.provider_env import DIRECTORIES, PROVIDERS
 from scripts.reference.settings import render_settings, render_settings_file
 from tests.support.services import ROOT
 
@@ -64,9 +66,30 @@ def test_the_example_is_the_generated_one_and_names_every_variable(without_varia
 
 def test_the_page_about_settings_names_every_variable_and_no_other(without_variables: None) -> None:
     assert load_environment().read_variables == PAGE.keys() | {"OSMO_SSO", "OSMO_LDAP"}
-    sign_on = (ROOT / "docs" / "sign-on.md").read_text()
-    for name in variables_of_providers():
-        assert f"…{name.partition('_CORP_')[2]}`" in sign_on or f"`{name}`" in sign_on, name
+    for section, prefix in ((PROVIDERS, "OSMO_SSO_CORP_"), (DIRECTORIES, "OSMO_LDAP_CORP_")):
+        read = {name for name in variables_of_providers() if name.startswith(prefix)}
+        assert {prefix + each.name for each in section.variables} == read
+        rows = render_settings(SECTIONS).partition(f"## {section.title}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `…([A-Z_]+)` ", rows, re.MULTILINE) == [each.name for each in section.variables]
+
+
+@pytest.mark.parametrize(("section", "kind", "required"), [
+    (PROVIDERS, "OSMO_SSO", {"ISSUER": "https://id.example", "CLIENT_ID": "osmo"}),
+    (DIRECTORIES, "OSMO_LDAP", {"URLS": "ldaps://ldap.example", "USER_BASE": "dc=example"}),
+])  # fmt: skip
+def test_the_page_has_the_default_of_each_variable_of_a_provider(
+    monkeypatch: pytest.MonkeyPatch, without_variables: None, section: Any, kind: str, required: dict[str, str]
+) -> None:
+    monkeypatch.setenv(kind, "corp")
+    for name, value in required.items():
+        monkeypatch.setenv(f"{kind}_CORP_{name}", value)
+    usual = load_environment()
+    given = [each for each in section.variables if each.default]
+    assert len(given) > 5
+    for each in given:
+        with monkeypatch.context() as one:
+            one.setenv(f"{kind}_CORP_{each.name}", each.default)
+            assert load_environment() == usual, each.name
 
 
 def test_the_page_about_settings_has_the_default(monkeypatch: pytest.MonkeyPatch, without_variables: None) -> None:

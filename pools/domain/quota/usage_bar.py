@@ -1,4 +1,4 @@
-"""The parts of a usage bar (docs/glossary.md), the same on every page and in the client.
+"""The parts of a usage bar (docs/numbers.md), the same on every page and in the client.
 
 All amounts are whole GPUs. `guaranteed` is HIGH and NORMAL work that the quota covers; `low_inside` is LOW work inside
 the quota, which yields to guaranteed work of its own leaf; `over_quota` is LOW work beyond the quota, which may be

@@ -6,11 +6,18 @@ page is cited by its path, with a heading in quotes where needed: `docs/waiting.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from functools import cache
 from pathlib import Path
 
+from bench.report import render_report
+from osmo_admin.env import SECTIONS
+from scripts.reference.client import render_reference
+from scripts.reference.error_codes import render_error_codes
+from scripts.reference.numbers import render_numbers
+from scripts.reference.settings import render_settings
 from tests.support.services import ROOT
 
 RULE = r"[A-Z]\d+(?:\.\d+)?"
@@ -22,16 +29,29 @@ LINK = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 ELSEWHERE = re.compile(
     r"\bcontract,? \(?(?:section )?\d|\bseed 00\d|\bissue \d|\bdesign,? (?:section|§)|\bthe seed's\b"
 )
-GENERATED = {"docs/client.md", "docs/error-codes.md", "docs/settings.md"}
+GENERATED = {
+    "docs/client.md": render_reference,
+    "docs/error-codes.md": render_error_codes,
+    "docs/numbers.md": render_numbers,
+    "docs/performance.md": lambda: render_report(json.loads((ROOT / "docs" / "performance.json").read_text())),
+    "docs/settings.md": lambda: render_settings(SECTIONS),
+}
+"""The pages that `make reference` writes, and what writes them."""
 SKIPPED = re.compile(r"(/migrations/|^CHANGELOG\.md$|^tests/upgrade/|^static/osmo/uplot/|/node_modules/|^docs/openapi)")
 TEXTS = (".py", ".md", ".html", ".js", ".css", ".toml", ".yaml", ".yml", ".tpl", ".txt", ".env", "Makefile")
 THIS = "tests/unit/architecture/test_citations.py"
 
 
+def text_of(page: Path) -> str:
+    """The text of a page; of a generated one as `make reference` writes it now, whether or not it is there."""
+    generate = GENERATED.get(page.resolve().relative_to(ROOT).as_posix())
+    return generate() if generate else page.read_text(encoding="utf-8")
+
+
 @cache
 def headings(page: Path) -> frozenset[str]:
     """The headings of a page and their anchors, as a browser of the repository makes them."""
-    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return frozenset(found) | {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in found}
 
 
@@ -47,15 +67,19 @@ def cited_rules(text: str) -> set[str]:
     return {rule for found in RULES.findall(text) for rule in re.findall(RULE, found)}
 
 
+def is_page(path: Path) -> bool:
+    return path.is_file() or path.resolve().relative_to(ROOT).as_posix() in GENERATED
+
+
 def find_absent(text: str) -> list[str]:
     """What a text of code cites and what is not there, or is not cited in the one form."""
     wrong = sorted(cited_rules(text) - rules())
     wrong += sorted(set(NUMBERED.findall(text)) - rules())
     wrong += ELSEWHERE.findall(text)
     for page, anchor, heading in PAGE.findall(text) if ".md" in text else ():
-        path = next((each for each in (ROOT / page, ROOT / "docs" / page) if each.is_file()), None)
+        path = next((each for each in (ROOT / page, ROOT / "docs" / page) if is_page(each)), None)
         name = anchor or " ".join(heading.split())
-        if page not in GENERATED and (path is None or (name and name not in headings(path))):
+        if path is None or (name and name not in headings(path)):
             wrong.append(f"{page} {name}".strip())
     return wrong
 
@@ -64,8 +88,7 @@ def find_broken_links(page: Path, text: str) -> list[str]:
     wrong = []
     for target, anchor in LINK.findall(text):
         path = page.parent / target if target else page
-        is_there = path.exists() or path.resolve().relative_to(ROOT).as_posix() in GENERATED
-        if not is_there or (anchor and path.suffix == ".md" and anchor not in headings(path)):
+        if not (path.exists() or is_page(path)) or (anchor and path.suffix == ".md" and anchor not in headings(path)):
             wrong.append(f"{target}#{anchor}")
     return wrong
 
@@ -114,8 +137,19 @@ def test_an_absent_citation_is_noticed() -> None:
         assert find_absent(text), text
 
 
+def test_every_generated_page_is_in_the_index_and_in_no_commit() -> None:
+    index, ignored = (ROOT / "docs" / "README.md").read_text(), (ROOT / ".gitignore").read_text().splitlines()
+    made = (ROOT / "Makefile").read_text()
+    for name in GENERATED:
+        assert f"`{name.removeprefix('docs/')}`" in index, name
+        assert f"/{name}" in ignored, name
+        assert f"> {name}" in made, name
+    assert re.findall(r"^/(docs/.+)$", "\n".join(ignored), re.MULTILINE) == sorted(GENERATED)
+
+
 def test_a_broken_link_is_noticed() -> None:
     page = ROOT / "docs" / "design" / "README.md"
     assert find_broken_links(page, "[a](rules.md#d6-two-verdicts) [b](../waiting.md) [c](#the-design)") == []
-    wrong = "[a](rules.md#d6) [b](../gone.md) [c](#gone)"
-    assert find_broken_links(page, wrong) == ["rules.md#d6", "../gone.md#", "#gone"]
+    assert find_broken_links(page, "[a](../performance.md#the-scheduling-engine) [b](../numbers.md)") == []
+    wrong = "[a](rules.md#d6) [b](../gone.md) [c](#gone) [d](../performance.md#gone)"
+    assert find_broken_links(page, wrong) == ["rules.md#d6", "../gone.md#", "#gone", "../performance.md#gone"]
