@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 HEALTH, READY = "/health", "/ready"
 EVENTS = "text/event-stream"
 STREAM_PAUSE = 0.5
+DECISIVE = ("authorization", "idempotency-key", "if-match", "last-event-id", "content-encoding")
 # Further requests would wait for longer than their clients.
 MAX_WAITING = 512
 logger = structlog.get_logger(__name__)
@@ -81,6 +82,7 @@ class Server:
         try:
             self._check_path(path)
             headers = scope.headers
+            _check_headers(headers)
             if "content-length" in headers or "transfer-encoding" in headers:
                 body = await self._bodies.read(scope, proto)
             stream = await self._choose_lane(path).run(context, self._answer, scope, proto, path, body)
@@ -155,6 +157,15 @@ class Server:
         finally:
             gone.cancel()
             self._streams.run(context, stream.response.close)
+
+
+def _check_headers(headers: Any) -> None:
+    """Refuse a header that decides what is done and that nobody can read: granian has its name and no value, so a
+    change would be made twice, or over another one, as if the client had not sent it."""
+    for name in DECISIVE:
+        if name in headers and headers.get(name) is None:
+            message = f"The header {name} holds characters other than ASCII. Send it in ASCII."
+            raise RequestRefused(400, Fault.BAD_ENCODING, message)
 
 
 def _read_until_pause(iterator: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -96,7 +96,7 @@ class Fault(StrEnum):
     MORE = "more", "more faults than are listed"
     NOT_READ = "not_read", "workflows of the request that were not read"
     BAD_JSON = "bad_json", "a body that is not valid JSON"
-    BAD_ENCODING = "bad_encoding", "a body with an encoding that is not accepted"
+    BAD_ENCODING = "bad_encoding", "a body or a header with an encoding that is not accepted"
     BAD_KEY = "bad_key", "an Idempotency-Key, or a key of a map, that is not allowed"
     KEY_REUSED = "key_reused", "an Idempotency-Key that was sent with another request"
     SECRET_SHOWN_ONCE = "secret_shown_once", "an Idempotency-Key for an answer with a secret, which is never stored"

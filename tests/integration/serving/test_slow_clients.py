@@ -147,6 +147,14 @@ def test_requests_in_a_pipeline_are_answered_in_order(strict_port: int) -> None:
     assert answer.statuses == [200, 401, 200]
 
 
+@pytest.mark.parametrize("name", ["If-Match", "Idempotency-Key", "Last-Event-ID", "Authorization"])
+def test_a_header_that_nobody_can_read_is_not_taken_for_a_missing_one(strict_port: int, name: str) -> None:
+    """A change would be made twice, or over that of somebody else."""
+    head = make_head("GET", "/api/version", **CLOSE)
+    answer = exchange(strict_port, head.replace(b"\r\n\r\n", f"\r\n{name}: müller-1\r\n\r\n".encode()))
+    assert (answer.statuses, json.loads(answer.body)["details"][0]["code"]) == ([400], "bad_encoding")
+
+
 def test_an_answer_to_head_has_no_body(strict_port: int) -> None:
     answer = exchange(strict_port, make_head("HEAD", "/api/version", **CLOSE))
     assert (answer.statuses, answer.body) == ([200], "")
