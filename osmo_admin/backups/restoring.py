@@ -25,7 +25,7 @@ from pools.domain.people.roles import SYSTEM
 from pools.domain.values.counting import counted
 from pools.security.sealing import fingerprint
 from pools.services.changes.secret_key import adopt_present_key
-from scheduling.services.restored import forget_credentials, forget_other_server
+from scheduling.services.restored import forget_credentials, forget_other_server, skip_given_numbers
 from scheduling.services.verify import verify
 
 # A restored database is not of use before these have run, so a failure there asks for a new, empty database too.
@@ -60,6 +60,7 @@ def restore_backup(
     call_command("migrate", verbosity=0, interactive=False)
     with as_owner_if_known():
         forget_other_server()
+        skip_given_numbers()
     lost = adopt_present_key(actor=SYSTEM) if settings.OSMO.secret_key else []
     if fingerprint(KEY_MARK) != manifest.key_mark:
         report(

@@ -1,20 +1,36 @@
-"""The facts that a restored database has to forget: the transactions of its former server, and perhaps its clusters."""
+"""The facts that a restored database has to forget: the transactions of its former server, and perhaps its clusters;
+and the numbers that it must not give again."""
 
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import Max, Min
+from django.db.models import F, Max, Min, Model
 from psycopg import sql
 
 from pools.database.statements import execute_sql
 from pools.database.transactions import change
 from pools.domain.configuration.cluster_config import FILE
 from pools.domain.people.roles import SYSTEM
-from pools.models import AuditEntry, KubernetesSettings, NoticeProgress, NoticeTarget
-from scheduling.models import BackendSchedulingState, SchedulingCycle, UsageProgress
+from pools.models import (
+    ApprovalRequest,
+    AuditEntry,
+    Backend,
+    Cohort,
+    GpuQuota,
+    KubernetesSettings,
+    NoticeProgress,
+    NoticeTarget,
+    Pool,
+)
+from scheduling.models import BackendSchedulingState, QueueGuard, SchedulingCycle, UsageProgress, WorkflowConfig
 
 FIRST_TRANSACTION = "3"
 """The oldest number that PostgreSQL gives to a transaction; every server is past it."""
+
+AHEAD = 1_000_000
+"""More numbers than are given between two backups."""
+VERSIONED: tuple[type[Model], ...] = (Backend, Cohort, GpuQuota, Pool, QueueGuard, WorkflowConfig)
+"""The models whose versions clients send back."""
 
 NO_CREDENTIAL = "restored-without-credentials"
 """The name of a kubeconfig file that does not exist; the message of the backend shows it."""
@@ -40,6 +56,26 @@ def forget_other_server() -> None:
         SchedulingCycle.objects.all().delete()
         UsageProgress.objects.update(pending_until=None, horizon=None)
         NoticeProgress.objects.update(transaction=FIRST_TRANSACTION, entry=announced, claimed_until=None)
+
+
+def skip_given_numbers() -> None:
+    """Leave out the ids and versions that were given after the backup. Called as the owner.
+
+    What got them is lost, but clients hold them: the version of an `If-Match`, the id of the token behind a session.
+    Given again, they would let a change through over another one, or a session belong to another person.
+    """
+    with transaction.atomic():
+        execute_sql(
+            "SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass,"
+            " least(max_value, coalesce(last_value, 0) + %s)) FROM pg_sequences WHERE schemaname = 'public'",
+            [AHEAD],
+        )
+        for model in VERSIONED:
+            table = sql.Identifier(model._meta.db_table)
+            execute_sql(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(table))
+            execute_sql(sql.SQL("UPDATE {} SET version = version + %s").format(table), [AHEAD])
+            execute_sql(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(table))
+        ApprovalRequest.objects.waiting().update(expected_version=F("expected_version") + AHEAD)
 
 
 def _last_announced_entry() -> int:

@@ -17,6 +17,7 @@ import pytest
 
 from osmo_admin.backups import files
 from osmo_admin.ops.stores.postgres import DATABASE, OWNER, RUNTIME, ensure_database
+from scheduling.services.restored import AHEAD, VERSIONED
 from tests.support import world
 from tests.support.own_servers import KillableServers
 from tests.support.services import current_services
@@ -160,6 +161,19 @@ def test_numbers_of_the_former_server_are_forgotten(story: Story, other: Restore
         ("pools_auditentry", "transaction"),
         ("scheduling_usageprogress", "horizon"),
     ], "scheduling/services/restored.py has to know each column with numbers of transactions"
+
+
+def test_no_number_is_given_again(story: Story, other: Restored) -> None:
+    """Clients hold versions and ids of the time that is lost."""
+    tables = other.query(
+        "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'version'"
+        " AND table_name NOT LIKE '%%\\_%%event' ORDER BY 1"
+    )
+    names = [each["table_name"] for each in tables]
+    assert names == sorted(model._meta.db_table for model in VERSIONED)
+    for name in names:
+        assert other.query(f"SELECT 1 FROM {name} WHERE version <= {AHEAD}") == []
+    assert other.query(f"SELECT sequencename FROM pg_sequences WHERE last_value < {AHEAD}") == []
 
 
 def test_triggers_and_rights_are_there_again(story: Story, other: Restored) -> None:
