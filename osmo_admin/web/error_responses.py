@@ -15,6 +15,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from pools.api.authentication import SESSION_ADVICE
 from pools.database.errors import is_database_away
 from pools.database.transactions import conflict_from_integrity_error, is_in_snapshot
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorKind, Forbidden, NotFound, Throttled, Unauthenticated
@@ -41,6 +42,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return None
     set_rollback()
     if isinstance(error, exceptions.MethodNotAllowed):
+        allowed = ", ".join(context["view"].allowed_methods)
+        refusal = BadInput(f"This address does not take this method. Send one of {allowed}.")
         return Response(refusal.as_dict(), status=error.status_code)
     headers = retry_after_header(refusal)
     if refusal.kind is ErrorKind.UNAUTHENTICATED:
@@ -66,7 +69,9 @@ def to_domain_error(error: Exception) -> DomainError | None:
         return Busy("The database did not answer; try again.", retry_after=1)
     if isinstance(error, Http404 | exceptions.NotFound):
         return NotFound("There is nothing at this address.")
-    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+    if isinstance(error, exceptions.NotAuthenticated):
+        return Unauthenticated(f"The request names no login. Send Authorization: Bearer TOKEN; {SESSION_ADVICE}")
+    if isinstance(error, exceptions.AuthenticationFailed):
         return Unauthenticated(str(error.detail))
     if isinstance(error, exceptions.Throttled):
         return Throttled("Too many attempts; wait a while.", retry_after=math.ceil(getattr(error, "wait", None) or 60))

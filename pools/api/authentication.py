@@ -10,6 +10,8 @@ from pools.domain.people.roles import Actor
 from pools.models import AccessToken, User
 from pools.security.tokens import find_token, verify_jwt
 
+SESSION_ADVICE = "POST /api/auth/jwt/access_token gives one for an access token."
+_DOTS_OF_JWT = 2
 DEV_HEADER = "x-osmo-user"
 
 
@@ -21,6 +23,8 @@ class BearerAuthentication(authentication.BaseAuthentication):
         if kind.lower() != "bearer":
             return None
         token = verify_jwt(encoded.strip())
+        if token is None and encoded.count(".") != _DOTS_OF_JWT:
+            raise exceptions.AuthenticationFailed(f"This is not the token of a session: {SESSION_ADVICE}")
         if token is None:
             raise exceptions.AuthenticationFailed("The login has expired or was revoked. Log in again.")
         return token.owner, token

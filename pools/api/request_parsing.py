@@ -43,7 +43,8 @@ def parse_json(text: bytes) -> Any:
         if _SUSPECT.search(decoded):
             _refuse_unstorable(data)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"The body is not valid JSON: {error}", [Violation("", Fault.BAD_JSON, str(error))]) from None
+        fault = _PLAIN_FAULTS.get(type(error), str(error))
+        raise BadInput(f"The body is not valid JSON: {fault}", [Violation("", Fault.BAD_JSON, fault)]) from None
     else:
         return data
 
@@ -51,6 +52,12 @@ def parse_json(text: bytes) -> Any:
 _SUSPECT = re.compile(
     r"\\u(0000|d[89a-f])", re.IGNORECASE
 )  # PostgreSQL cannot store these characters; JSON can write them only as these escapes
+
+
+_PLAIN_FAULTS: dict[type[Exception], str] = {
+    RecursionError: "objects and lists are nested too deeply",
+    UnicodeDecodeError: "the bytes are not UTF-8",
+}
 
 
 def _refuse_unstorable(data: Any) -> None:

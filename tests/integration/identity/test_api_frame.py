@@ -74,6 +74,13 @@ class TestRefusals:
         answer = caller("bob")(method, "/api/profile/settings")
         assert (answer.status, set(answer.body)) == (405, SHAPE)
         assert "GET, POST" in answer.headers["Allow"]
+        assert "Send one of GET, POST" in answer.body["message"]
+
+    @pytest.mark.parametrize("sent", [None, "Bearer an-access-token"])
+    def test_a_request_without_a_session_learns_where_it_gets_one(self, db: None, sent: str | None) -> None:
+        answer = Client().get("/api/pool", headers={} if sent is None else {"Authorization": sent})
+        assert answer.status_code == 401
+        assert "POST /api/auth/jwt/access_token" in answer.json()["message"]
 
     @pytest.mark.parametrize(
         "address",
@@ -93,6 +100,12 @@ class TestRefusals:
         response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
         assert response.status_code == 400, response.content
         assert set(response.json()) == SHAPE
+
+    @pytest.mark.parametrize(("body", "fault"), [(b"\xff", "not UTF-8"), (b"[" * 100_000, "nested too deeply")])
+    def test_a_fault_of_the_body_is_in_plain_words(self, admin: ApiClient, body: bytes, fault: str) -> None:
+        headers = {"Authorization": _bearer(admin)}
+        response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
+        assert fault in response.json()["message"]
 
     def test_surrogates_that_belong_together_are_text(self, admin: ApiClient) -> None:
         headers = {"Authorization": _bearer(admin)}
