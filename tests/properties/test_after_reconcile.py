@@ -28,7 +28,7 @@ from tests.support import world
 
 SUBPOOLS = ("one--a", "one--b", "two--c")
 LEAVES = ("one", "two", *SUBPOOLS)
-SEQUENCES = {"default": 4, "nightly": 300}
+SEQUENCES = {"default": 3, "nightly": 300}
 
 NUMBER, LEAF, LEAST = st.integers(1, 12), st.sampled_from(LEAVES), st.integers(1, 3)
 LOW_OR_FIRM = st.sampled_from([Priority.LOW, Priority.LOW, Priority.NORMAL, Priority.HIGH])

@@ -26,10 +26,10 @@ from pools.selectors.quotas.pool_balance import read_balance, read_balances
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.configuration.reservations import ReservationUpdate, reservations_sql, update_reservations
 from tests.support import world
+from tests.support.world import ModuleData
 
 pytestmark = pytest.mark.django_db
 SEEDS = range(6)
-COHORT = "org"
 
 
 def make_random_pools(seed: int) -> list[Pool]:
@@ -40,9 +40,9 @@ def make_random_pools(seed: int) -> list[Pool]:
     for i in range(5):
         quota = -1 if i == 4 else pick.randint(6, 20)
         parts = {} if quota < 0 else {f"s{n}": pick.randint(0, quota // 4) for n in range(pick.randint(0, 4))}
-        root = world.make_pool(f"p{i}", quota, **parts)
+        root = world.make_pool(f"p{seed}{i}", quota, **parts)
         limits = {"borrowing_limit": pick.choice([None, 3]), "lending_limit": pick.choice([None, 2])}
-        world.apply_change(PatchPool(name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})}))
+        world.apply_change(PatchPool(name=root.name, patch={"cohort": f"org{seed}", **(limits if quota >= 0 else {})}))
         for leaf in Pool.objects.filter(pk=root.pk) | Pool.objects.filter(parent=root):
             add_random_work(leaf, pick)
         for name in parts:
@@ -51,6 +51,13 @@ def make_random_pools(seed: int) -> list[Pool]:
             world.make_subpool(root.name, "late", int(free))
         roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
     return roots
+
+
+@pytest.fixture(scope="module")
+def roots(module_data: ModuleData) -> list[Pool]:
+    """The pools of all seeds."""
+    with module_data():
+        return [root for seed in SEEDS for root in make_random_pools(seed)]
 
 
 def add_random_work(leaf: Pool, pick: random.Random) -> None:
@@ -74,10 +81,8 @@ def change_at_random(parent: str, name: str, pick: random.Random) -> None:
                 world.make_subpool(parent, name, 1)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(seed: int) -> None:
+def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(roots: list[Pool]) -> None:
     """The SQL of `read_admission_tree` against `PoolBalance.scheduling_quota` (design, D4)."""
-    roots = make_random_pools(seed)
     balances = read_balances(roots)
     facts = [
         PoolQuotaFacts(
@@ -91,16 +96,14 @@ def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(seed: i
         for root in roots
     ]
     by_rule = node_numbers(build_forest([], facts), GPU)
-    by_sql = node_numbers(read_admission_tree([Cohort.objects.get(name=COHORT).pk]), GPU)
+    by_sql = node_numbers(read_admission_tree(list(Cohort.objects.values_list("pk", flat=True))), GPU)
     for root in roots:
         key = pool_key(root.name)
         assert by_sql[key].usage == by_rule[key].usage
         assert by_sql[key].subtree_quota == by_rule[key].subtree_quota
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
-    roots = make_random_pools(seed)
+def test_the_totals_are_the_sums_of_the_bars(roots: list[Pool]) -> None:
     balances = read_balances(roots).values()
     totals = platform_totals(SYSTEM, {})
     assert totals.bar == sum_bars(pool_bar(balance) for balance in balances)
@@ -112,9 +115,7 @@ def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_filters_agree_with_the_bars(seed: int) -> None:
-    roots = make_random_pools(seed)
+def test_the_filters_agree_with_the_bars(roots: list[Pool]) -> None:
     draining, over = set(), set()
     for balance in read_balances(roots).values():
         bars = [leaf_bar(balance.unallocated, balance.shared_usage), *map(subpool_bar, balance.subpools)]
@@ -127,10 +128,9 @@ def test_the_filters_agree_with_the_bars(seed: int) -> None:
     assert {row.name for row in rows_in_state(rows, PoolFilter.OVER)} == over
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_sum_of_active_subpools_is_the_same_in_every_form(seed: int) -> None:
+def test_the_sum_of_active_subpools_is_the_same_in_every_form(roots: list[Pool]) -> None:
     """Under the lock of a submission, in lists, and in the balance; the trigger holds it below the guarantee."""
-    roots, actor = make_random_pools(seed), world.make_user("ann")
+    actor = world.make_user("ann")
     balances = read_balances(roots)
     listed = {pool.root.name: pool for pool in list_pools(SYSTEM)}
     for root in roots:
