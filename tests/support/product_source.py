@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ class ModuleFacts(NamedTuple):
     imports: tuple[tuple[str, tuple[str, ...]], ...]
     attributes: frozenset[str]
     """The names that are read of any object."""
+    assigned: tuple[tuple[int, str], ...]
+    """Line and name of each assignment at the top of the module."""
 
 
 @cache
@@ -54,4 +57,12 @@ def _facts(tree: ast.Module) -> ModuleFacts:
                 imports += [(each.name, ()) for each in names]
             case ast.ImportFrom(module=str(module), names=names):
                 imports.append((module, tuple(each.name for each in names)))
-    return ModuleFacts(tuple(constants), tuple(classes), tuple(imports), frozenset(attributes))
+    assigned = tuple(_assigned(tree))
+    return ModuleFacts(tuple(constants), tuple(classes), tuple(imports), frozenset(attributes), assigned)
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((node.lineno, target.id) for target in targets if isinstance(target, ast.Name))

@@ -31,17 +31,8 @@ def test_a_class_name_has_one_meaning() -> None:
 
 def test_a_module_gives_a_name_once() -> None:
     """A second assignment would take the place of the first for all who import it, without a word."""
-    twice = []
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            seen = set()
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                for target in getattr(node, "targets", [getattr(node, "target", None)]):
-                    if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign):
-                        if target.id in seen:
-                            twice.append(f"{path.relative_to(ROOT)}:{node.lineno} {target.id}")
-                        seen.add(target.id)
-    assert twice == []
+    names = {path: [name for _, name in facts.assigned] for path, facts in module_facts().items()}
+    assert {path: each for path, found in names.items() if (each := {n for n in found if found.count(n) > 1})} == {}
 
 
 def test_both_apps_have_the_same_second_level() -> None:
