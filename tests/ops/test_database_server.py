@@ -76,6 +76,7 @@ def test_a_server_is_accepted(server: PlainPostgres) -> None:
         (["up", "--port", "0"], IGNORED, TRANSACTION),
         (["manage", "migrate"], IGNORED, TRANSACTION),
     ],
+    ids=str,
 )
 def test_each_way_to_begin_refuses_it(
     server: PlainPostgres, arguments: list[str], settings: dict[str, str], sentence: str, tmp_path: Path

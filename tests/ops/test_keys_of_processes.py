@@ -55,12 +55,16 @@ def test_another_key_ends_each_process_with_one_sentence(claimed: dict[str, str]
         )
         for name, command in PROGRAMS.items()
     }  # fmt: skip
-    for name, process in started.items():
-        output, errors = process.communicate(timeout=60)
-        assert process.returncode == 1, name
-        assert errors.splitlines()[-1].startswith(REFUSED), (name, errors)
-        assert "Traceback" not in output + errors, name
-        assert OTHER_KEY not in output + errors, name
+    try:
+        for name, process in started.items():
+            output, errors = process.communicate(timeout=60)
+            assert process.returncode == 1, name
+            assert errors.splitlines()[-1].startswith(REFUSED), (name, errors)
+            assert "Traceback" not in output + errors, name
+            assert OTHER_KEY not in output + errors, name
+    finally:
+        for process in started.values():
+            process.kill()
 
 
 def test_a_key_that_can_be_guessed_is_refused_by_the_same_check(settings: Any) -> None:
