@@ -115,7 +115,7 @@ def prometheus(db: None, running_services: Services, tmp_path: Path) -> Iterator
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as target:
         threading.Thread(target=target.serve_forever, daemon=True).start()
         config = {
-            "global": {"scrape_interval": "1s"},
+            "global": {"scrape_interval": "300ms"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [
                 {"job_name": "osmo", "static_configs": [{"targets": [f"127.0.0.1:{target.server_port}"]}]}
