@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import FirstStep
 from pools.admin.done_changes import sent_once
 from pools.admin.name_fields import suggest_name
 from pools.domain.changes.command import fields_of
@@ -124,6 +125,19 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     """Form, check, submit. The pasted text stays on the page until it is submitted."""
     actor = actor_of(request)
     pools = _pool_choices(actor)
+    if not pools and actor.is_admin:
+        back = reverse("admin:scheduling_workflow_changelist")
+        step = FirstStep(
+            "Work runs in a pool, and there is no pool yet.", "Create a pool", reverse("admin:pools_pool_create")
+        )
+        return admin.render_page(
+            request,
+            "osmo/change_unavailable.html",
+            title="Submit a workflow",
+            status=409,
+            first_steps=[step],
+            back=back,
+        )
     if not pools:
         raise Forbidden(
             "You may not submit to any pool yet. Ask an osmo-admin for the role osmo-POOL-user of the pool you need."

@@ -41,15 +41,20 @@ def test_a_chart_tells_its_values_and_is_enlarged(
     back = page.get_by_role("button", name="Whole period").first
     expect(back).to_be_hidden()
     backs = page.locator(".oa-plot__back:visible")
+    page.mouse.move(5, 5)
+    legend = page.locator(".oa-plot__time").first
+    newest = legend.inner_text()
     _drag(page, box, 0.3, 0.6)
     expect(back).to_be_visible()
     assert backs.count() == page.locator(".u-over").count() > 1, "a part is that of all charts"
     assert "#part=" in page.url
     page.reload()
     expect(back).to_be_visible()
+    expect(legend).not_to_have_text(newest)  # that step is not in the part
     tab.assert_accessible()
     back.click()
     expect(backs).to_have_count(0)
+    expect(legend).to_have_text(newest)
     assert page.url.endswith("/usage?period=24h")
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
 
@@ -106,7 +111,7 @@ def test_events_have_the_width_of_their_time_and_a_part_filters_the_list(
         assert rows.first.bounding_box()["y"] < 250
         assert rows.first.bounding_box()["height"] <= 36
     tab.assert_accessible_in_both_colours()
-    svg.locator("a").last.focus()
+    svg.locator("a").filter(has_text="3 started").focus()
     expect_text(page.locator(".oa-eventlanes__values"), f"{scene.pool}: 3 started")
     _drag(page, box, 0.1, 0.4)
     page.wait_for_url("**part_since=**")

@@ -45,6 +45,19 @@ def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
     assert marked == {path: [entry] for path, entry in expected.items()}
 
 
+def test_where_no_pool_is_yet_an_admin_is_led_to_one(
+    as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "_pool_choices", lambda _: [])
+    answer = as_person("root").get("/submit")
+    assert answer.status_code == 409
+    assert "there is no pool yet" in answer.content.decode()
+    assert 'href="/pools/-/create"' in answer.content.decode()
+    refused = as_person("worker").get("/submit")
+    assert refused.status_code == 403
+    assert "Ask an osmo-admin" in refused.content.decode()
+
+
 def test_with_many_pools_a_mistyped_one_is_answered_with_the_nearest(
     as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
