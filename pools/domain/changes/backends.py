@@ -95,7 +95,7 @@ BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
     "sync_mode": ChangeField(
         choice(SYNC_MODES),
         "Mode of the queues",
-        "The one that only reports differences writes nothing, so that the first differences can be read before.",
+        "Reporting writes nothing: read the first differences before the queues are written.",
     ),
     "queue_pools": ChangeField(
         _QUEUE_POOLS,
