@@ -61,6 +61,13 @@ _STATE_LABELS = {"FAILED_CANCELED": "CANCELLED", "CANCELED": "CANCELLED"}
 
 
 @register.filter
+def object_words(subject: str) -> str:
+    """An object of the audit trail as a person calls it: `vision` for `pool/vision`, `request 1` for `approval/1`."""
+    kind, _, name = subject.partition("/")
+    return f"request {name}" if kind == "approval" else name or kind
+
+
+@register.filter
 def counting(number: Amount | None, words: str) -> str:
     """`1 node`, `2 nodes`: a number with its word, or with the second of two words that a comma divides."""
     one, _, many = words.partition(",")

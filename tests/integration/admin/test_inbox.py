@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.models import InboxNotice, User
 from pools.selectors.inbox import MOST_COUNTED
+from pools.templatetags.osmo import object_words
 from tests.support import world
 from tests.support.world import sign_in
 
@@ -47,7 +48,7 @@ def test_news_is_read_one_by_one_or_all_at_once(bob: Client) -> None:
     _, second, _ = _add(3)
     page = _text(bob)
     assert page.index("Workflow w3") < page.index("Workflow w1"), "the newest first"
-    assert 'href="/workflows/w2"' in page and "&lt;why&gt;" in page
+    assert 'href="/workflows/w2">w2</a>' in page and "&lt;why&gt;" in page
     assert page.count('class="oa-unread"') == 3
     assert 'aria-label="3 unread notices"' in _text(bob, "/tokens"), "the bell is on each page"
     answer = bob.post(f"{PAGE}/{second.pk}/read?unread=true&page=1")
@@ -60,6 +61,13 @@ def test_news_is_read_one_by_one_or_all_at_once(bob: Client) -> None:
     assert 'class="oa-unread"' not in page and "Mark all as read" not in page and "Workflow w1" in page
     assert "Nothing is unread" in _text(bob, f"{PAGE}?unread=true")
     assert 'aria-label="No unread notices"' in page
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"), [("pool/vision--ocr", "vision--ocr"), ("approval/1", "request 1"), ("other", "other")]
+)
+def test_an_object_is_called_as_people_call_it(subject: str, words: str) -> None:
+    assert object_words(subject) == words
 
 
 def test_the_news_of_another_person_is_not_there(bob: Client) -> None:
