@@ -127,7 +127,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     pools = _pool_choices(actor)
     if not pools and actor.is_admin:
         back = reverse("admin:scheduling_workflow_changelist")
-        step = FirstStep(
+        first = FirstStep(
             "Work runs in a pool, and there is no pool yet.", "Create a pool", reverse("admin:pools_pool_create")
         )
         return admin.render_page(
@@ -135,7 +135,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
             "osmo/change_unavailable.html",
             title="Submit a workflow",
             status=409,
-            first_steps=[step],
+            first_steps=[first],
             back=back,
         )
     if not pools:
