@@ -93,7 +93,7 @@ def is_json(source: Source) -> bool:
     try:
         with _open(source) as file:
             return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         return False
 
 
