@@ -22,6 +22,8 @@ from scheduling.kube.connection.port import ClusterReader, ResourceKind, WatchEv
 
 logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause
+MAX_DELETED = 5_000
+"""So many last states of deleted objects are kept, the newest."""
 _UNFORESEEN = "An object or an answer of the cluster could not be read; the log of this process has the error."
 Key = TypeVar("Key", bound=Hashable)
 
@@ -205,6 +207,8 @@ class Informer(Generic[Key]):
             changed = self._drop(name) if is_deleted else self._put(name, self._transform(item))
             if last is not None and self._keeps_deleted is not None and self._keeps_deleted(last):
                 self._deleted[str(last["metadata"]["uid"])] = last
+                if len(self._deleted) > MAX_DELETED:  # nobody may look for long
+                    del self._deleted[next(iter(self._deleted))]
         for key in changed:
             self._on_change(key)
 

@@ -239,6 +239,20 @@ def test_changes_without_an_event_are_found_by_the_next_list() -> None:
     assert changed == ["a", "a"]
 
 
+def test_the_last_states_of_deleted_objects_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads and forgets them while another kind cannot be listed."""
+    monkeypatch.setattr("scheduling.kube.informer.MAX_DELETED", 3)
+    informer = Informer(
+        POD, connect=FailingCluster, key_of=_name, on_change=lambda _: None, keeps_deleted=lambda _: True
+    )
+    for number in range(5):
+        item = {"metadata": {"name": f"p{number}", "uid": f"u{number}", "resourceVersion": "1"}}
+        informer._apply_event(item, is_deleted=True)
+    assert list(informer.deleted()) == ["u2", "u3", "u4"]
+    informer.forget_deleted(["u3"])
+    assert list(informer.deleted()) == ["u2", "u4"]
+
+
 def test_objects_are_found_by_their_index() -> None:
     flaky = FailingCluster()
     changed: list[str] = []
