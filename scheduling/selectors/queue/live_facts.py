@@ -51,7 +51,7 @@ from scheduling.domain.engine.facts import (
     WhenCanBorrow,
     WhenCanPreempt,
 )
-from scheduling.domain.engine.reasons.node_bars import excluded_bar, platform_bar, taint_bar
+from scheduling.domain.engine.reasons.node_bars import excluded_bar, flavor_bar, platform_bar, taint_bar
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, choices_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.judgement.plan_units import LeafPaths
@@ -462,6 +462,7 @@ class _BackendGangs:
             group: [LiveTask(*columns) for columns in json.loads(written)]
             for group, written in execute_sql(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
         }
+        self.shapes.bar_moved_nodes(task for of_gang in tasks.values() for task in of_gang)
         if backend.victims == VictimRule.LEAST_LOST and not totals_only:
             self._moves = Decision.objects.last_moves({gang[4] for gang in gangs if gang[13] is not None})
         for gang in gangs:
@@ -608,6 +609,8 @@ class SharedObjects:
         self._by_platform: dict[str, set[str]] = defaultdict(set)
         self._tainted: dict[str, set[str]] = defaultdict(set)
         self._flavors_there: dict[str, set[str]] = defaultdict(set)
+        self._own_flavors = {node.name: node.flavor for node in nodes}
+        self._moved: dict[str, set[str]] = defaultdict(set)
         for node in nodes:
             self._by_platform[node.platform].add(node.name)
             if node.gpus:
@@ -617,9 +620,18 @@ class SharedObjects:
         self._gpu_pods_only = frozenset(node.name for node in nodes if node.gpu_pods_only)
         self._names = frozenset(node.name for node in nodes)
         self._requests: dict[tuple[object, ...], dict[str, int]] = {}
-        self._allowed: dict[tuple[str, str, bool], tuple[frozenset[str] | None, tuple[NodeBar, ...]]] = {}
+        self._allowed: dict[tuple[str, str, bool, str], tuple[frozenset[str] | None, tuple[NodeBar, ...]]] = {}
         self._trees: dict[str, GangTree] = {}
         self._choices: dict[tuple[object, ...], tuple[tuple[str, ...], ...]] = {}
+
+    def bar_moved_nodes(self, tasks: Iterable[LiveTask]) -> None:
+        """Keep other work from the GPUs that these tasks hold in another flavor than that of their node: these become
+        GPUs of the node's flavor when the tasks end."""
+        for task in tasks:
+            flavor = task.flavor or DEFAULT_FLAVOR
+            is_there = task.gpus and _STATE_OF[task.status] is TaskState.RUNNING
+            if is_there and self._own_flavors.get(task.node, flavor) != flavor:
+                self._moved[flavor].add(task.node)
 
     def flavors(self, names: tuple[str, ...]) -> PoolFlavors:
         """The flavors of a pool, and where its platforms have nodes of them."""
@@ -650,9 +662,12 @@ class SharedObjects:
         requested = (gpu_key(flavor), task.gpus, task.cpu, task.memory, task.storage)
         if requested not in self._requests:
             self._requests[requested] = _request(*requested)
-        node_key = task.platform, task.excluded, task.gpus > 0
+        moved = flavor if task.gpus and flavor in self._moved else ""
+        node_key = task.platform, task.excluded, task.gpus > 0, moved
         if node_key not in self._allowed:
             bars = self.bars([task.platform], json.loads(task.excluded), has_gpus=task.gpus > 0)
+            if moved:
+                bars += (flavor_bar(flavor, frozenset(self._moved[flavor])),)
             barred = frozenset[str]().union(*(bar.nodes for bar in bars))
             self._allowed[node_key] = self._names - barred if barred else None, bars
         state = _STATE_OF[task.status]

@@ -18,6 +18,7 @@ from pools.selectors.quotas.pool_balance import read_balance
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task, Workflow
+from scheduling.selectors.queue.visible_queue import waiting_gangs_of
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.selectors.work.workflow_log import event_log_lines
 from scheduling.selectors.work.workflows import get_full_workflow
@@ -172,6 +173,23 @@ def test_what_runs_counts_where_it_was_admitted(actor: Actor) -> None:
     world.apply_change(CancelWorkflow(name=runs.name), actor=actor)
     world.reconcile()
     assert usage("team") == {"h100": (0, 0, 0), "a100": (0, 40, 0)}
+    assert verify() == []
+
+
+def test_no_work_starts_on_a_node_that_has_another_flavor_now(actor: Actor) -> None:
+    """LOW work holds the only nodes that were of H100: to preempt it makes no room for work on H100."""
+    holds = [put(actor, 8, "h100", to="team", priority=Priority.LOW) for _ in range(2)]
+    world.reconcile()
+    assert [{flavor for flavor, _ in where(each)} for each in holds] == [{"h100"}, {"h100"}]
+    nodes = [{"name": f"{kind}{i}", "gpus": 8, "labels": {"gpu": "a100"}} for kind, n in (("h", 2), ("a", 4))
+             for i in range(n)]  # fmt: skip
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
+    waits = put(actor, 8, "h100", priority=Priority.HIGH)
+    world.reconcile()
+    assert where(waits) == []
+    assert [len(where(each)) for each in holds] == [1, 1]
+    (gang,) = waiting_gangs_of(actor, get_full_workflow(actor, waits.name)).values()
+    assert "must be free" not in " ".join(gang.unblock)
     assert verify() == []
 
 

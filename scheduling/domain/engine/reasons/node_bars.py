@@ -36,6 +36,11 @@ def taint_bar(taint: str, nodes: frozenset[str]) -> NodeBar:
     return NodeBar(f"the taint {taint}", "the taint removed from the nodes", nodes)
 
 
+def flavor_bar(flavor: str, nodes: frozenset[str]) -> NodeBar:
+    """The nodes that had the GPU flavor of the task when work that runs there started, and have another one now."""
+    return NodeBar(f"its GPU flavor {flavor}", "another GPU flavor, or the earlier labels of the nodes", nodes)
+
+
 def topology_need(key: str, label: str, tasks: frozenset[str], domains: Iterable[frozenset[str]]) -> TopologyNeed:
     """Tasks that need nodes with one value of a label."""
     cause = f"its required topology key {key} (label {label})"
