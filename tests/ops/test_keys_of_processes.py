@@ -57,7 +57,7 @@ def test_another_key_ends_each_process_with_one_sentence(claimed: dict[str, str]
     }  # fmt: skip
     try:
         for name, process in started.items():
-            output, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=150)
             assert process.returncode == 1, name
             assert errors.splitlines()[-1].startswith(REFUSED), (name, errors)
             assert "Traceback" not in output + errors, name
