@@ -20,6 +20,7 @@ import functools
 import gc
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -285,6 +286,13 @@ def new_tab(chromium: Any, stack: Stack, request: pytest.FixtureRequest) -> Iter
 def tab(new_tab: Callable[..., Any]) -> Any:
     """One browser tab; the test fails on a console error and on a request that leaves the host."""
     return new_tab()
+
+
+@pytest.fixture
+def no_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For servers that speak plain HTTP. Each HTTP client reads all authorities of the world, which takes 24 ms."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: context)
 
 
 @pytest.fixture

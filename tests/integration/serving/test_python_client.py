@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import ssl
 import subprocess
 import sys
 import tarfile
@@ -24,7 +23,6 @@ from tests.support.stack import Stack, find_free_port
 
 FILE = "workflow:\n  name: {name}\n  tasks:\n  - {{name: t, image: i, command: [c], resource: r}}\n"
 FILE += "  resources:\n    r: {{gpu: 8}}\n"
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 OURS = {"message": "", "error_code": "SERVER", "workflow_id": None, "details": []}
 TYPED = """
 from osmo_admin_client.api.pool_quota import get_pool_quota
@@ -58,10 +56,9 @@ def wheel(running_services: Services, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def api(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package of the wheel can be imported. Each client would read all authorities anew, which takes long."""
+def api(wheel: Path, monkeypatch: pytest.MonkeyPatch, no_authorities: None) -> None:
+    """The package of the wheel can be imported."""
     monkeypatch.syspath_prepend(str(wheel))
-    monkeypatch.setattr(ssl, "create_default_context", lambda **_: NO_AUTHORITIES)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def configure(settings: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def corp(faulty_issuer: str, configure: Any, db: None) -> FaultyProvider:
+def corp(faulty_issuer: str, configure: Any, db: None, no_authorities: None) -> FaultyProvider:
     """The faulty provider without a fault; ann is in no group."""
     configure(provider_settings(faulty_issuer))
     provider = FaultyProvider(faulty_issuer)
@@ -119,7 +119,7 @@ def independent_issuer() -> Iterator[str]:
 
 
 @pytest.fixture
-def independent(independent_issuer: str, configure: Any, db: None) -> str:
+def independent(independent_issuer: str, configure: Any, db: None, no_authorities: None) -> str:
     configure(provider_settings(independent_issuer, title="Mock", sync=SyncMode.FORCE))
     return independent_issuer
 
