@@ -25,7 +25,7 @@ from tests.support.agent_harness import AgentHarness, find_group, gang_file
 from tests.support.flaky_cluster import FlakyCluster
 from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy
-from tests.support.kube_server import PINNED, KubeNamespace, KubeServer, create_namespace, wait_for
+from tests.support.kube_server import PINNED, KubeNamespace, KubeServer, create_namespace, run_server, wait_for
 from tests.support.threads import run_loops
 
 pytestmark = pytest.mark.k8s
@@ -37,16 +37,21 @@ INTERVALS = AgentIntervals(
 LIMITS = Timeouts(connect=2, call=20, watch_silence=60)
 
 
+@pytest.fixture(scope="module")
+def killable_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """A server that a test may kill and has to start again."""
+    yield from run_server(tmp_path_factory.mktemp("killable"), *PINNED)
+
+
 @pytest.fixture
-def own_server(own_kube_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
-    """A server of this test's own, a harness on it, and the connection that the agent gets."""
-    own_kube_server.install(*PINNED)
-    cluster = own_kube_server.connect(limits=LIMITS)
+def own_server(killable_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
+    """The server, a harness on it, and the connection that the agent gets."""
+    cluster = killable_server.connect(limits=LIMITS)
     harness = AgentHarness.make(cluster, create_namespace(cluster))
     flaky = FlakyCluster(cluster)
     harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=INTERVALS)  # type: ignore[arg-type, return-value]
     others = ForeignObjects(cluster, harness.backend.namespace)
-    yield own_kube_server, harness, flaky
+    yield killable_server, harness, flaky
     others.assert_untouched()
     cluster.close()
 
