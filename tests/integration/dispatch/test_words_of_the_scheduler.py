@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib import import_module
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 
 from pools.models import AuditEntry, InboxNotice, Notice, User
@@ -98,7 +97,8 @@ def _answers(browser: Client, workflow: Workflow) -> Iterator[tuple[str, int, st
         yield place, answer.status_code, answer.getvalue().decode()
 
 
-def test_readers_of_the_own_pool_learn_nothing_of_others(victim: Workflow) -> None:
+def test_only_who_may_know_the_taker_reads_the_words(victim: Workflow) -> None:
+    """Readers of the own pool learn nothing of others; the others read the words in the receipt."""
     leaks = [
         (reader, place, secret)
         for reader in READERS
@@ -118,9 +118,6 @@ def test_readers_of_the_own_pool_learn_nothing_of_others(victim: Workflow) -> No
     told = json.dumps([*map(list, rows), *map(list, entries)], default=str)
     assert [secret for secret in SECRETS if secret in told] == [], "what all readers get"
     assert PREEMPTED_BY_CLUSTER in told
-
-
-def test_who_may_know_the_taker_reads_the_words_in_the_receipt(victim: Workflow) -> None:
     row = Interruption.objects.get()
     for reader in MAY_KNOW:
         browser = world.sign_in(reader)
@@ -143,8 +140,7 @@ def test_the_messages_of_the_past_lose_the_words(victim: Workflow) -> None:
         if is_over:
             Group.objects.filter(workflow=victim).update(failure_message=words)
             Workflow.objects.filter(pk=victim.pk).update(failure_message=words)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(import_module("scheduling.migrations.0009_words_of_schedulers").REPLACE_WORDS)
+    world.run_bridge(PREEMPTED_BY_CLUSTER)
     assert set(preempted.values_list("failure_message", flat=True)) == {PREEMPTED_BY_CLUSTER}
     told = {Group.objects.get(workflow=victim).failure_message, Workflow.objects.get(pk=victim.pk).failure_message}
     assert told == ({PREEMPTED_BY_CLUSTER} if is_over else {""})
