@@ -86,7 +86,7 @@ def test_faults_of_a_file(as_person: Callable[[str], Client]) -> None:
         answer = chief.post(IMPORT, {"quotas": text, "step": "preview"}, follow=True)
         assert answer.status_code == 400, text
         assert message in answer.content.decode(), text
-    upload = SimpleUploadedFile("quotas.csv", b"\xff\xfe", content_type="text/csv")
+    upload = SimpleUploadedFile("quotas.csv", b"\xff\xfe\x00\xd8", content_type="text/csv")
     assert "not valid UTF-8" in chief.post(IMPORT, {"upload": upload, "step": "preview"}).content.decode()
     assert _quotas() == {"a": 30, "b": 20}
 

@@ -68,7 +68,7 @@ def test_what_the_client_itself_refuses(
     if fault == "no such file":
         words.unlink()
     elif fault == "not UTF-8":
-        words.write_bytes(b"\xff\xfe")
+        words.write_bytes(b"\xff\xfe\x00\xd8")
     elif fault == "a local file that is missing":
         words.write_text("workflow: {name: a, tasks: [{name: t, files: [{path: /r, localpath: none.sh}]}]}\n")
     elif fault == "a wrong option":
