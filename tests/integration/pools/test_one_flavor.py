@@ -81,3 +81,34 @@ def test_without_flavors_the_answers_files_and_tables_are_the_kept_ones(admin: A
         KEPT.write_text(now)
     kept: Any = KEPT.read_text()
     assert now.splitlines() == kept.splitlines()
+
+
+SILENT = (
+    "/api/overview", "/api/audit", "/api/usage?by=backend", "/api/usage?by=workflow", "/api/usage?by=pool&format=csv",
+    "/api/configs/subpool_quotas", "/api/backend/sim/losses", "/api/task?all_users=true",
+    "/api/workflow?all_users=true",
+)  # fmt: skip
+SILENT_TABLES = (
+    "/activity/audit?format=csv", "/usage?by=pool&format=csv", "/usage?by=user&format=csv", "/queue/team?format=csv",
+)  # fmt: skip
+
+
+def test_without_flavors_no_other_answer_file_or_metric_has_a_word_of_them(admin: ApiClient) -> None:
+    assert list(answers(admin))
+    people = world.sign_in(admin.user)
+    for address in SILENT:
+        text = admin("GET", address).text
+        assert admin.status == 200, address
+        assert "flavor" not in without_empty_flavors(text), address
+    for address in SILENT_TABLES:
+        answer = people.get(address)
+        assert answer["Content-Type"].startswith("text/csv"), address
+        text = answer.getvalue().decode().replace('""', '"')
+        assert "flavor" not in without_empty_flavors(text), address
+    text = people.get("/metrics").content.decode()
+    assert "osmo_" in text and "flavor=" not in text
+
+
+def without_empty_flavors(text: str) -> str:
+    """The images of rows in the audit trail have each of their columns."""
+    return re.sub(r'"flavors(_after)?":\s*\[\]|"flavor":\s*"(default)?"|"gpu_flavors":\s*\[\]', "", text)

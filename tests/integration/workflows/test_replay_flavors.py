@@ -124,3 +124,25 @@ def test_work_that_ran_at_the_beginning_has_its_flavor(story: Story, admin: Any)
     end("job-1")
     answer = replay(admin, story.body())
     assert (answer["identical"], answer["steps"]) == (True, 1)
+
+
+def test_the_advisor_moves_each_flavor_alone(admin: Any) -> None:
+    """Work of `a` waits for H100 of its quota, while the remainder of the pool has 8 H100 that nobody uses; A100 is
+    enough everywhere."""
+    make_flavored_pool()
+    actor, begin = world.admin_actor(), database_time()
+    for gpus, flavor in ((8, "h100"), (8, "h100"), (4, "a100")):
+        submit_gpus(actor, gpus, flavor)
+        world.reconcile()
+    end("job-1")
+    answer = replay(admin, {"since": naive(begin), "until": naive(database_time()), "advise": True, "tries": 40})
+    pools = {pool["flavor"]: pool for pool in answer["advice"]["pools"]}
+    assert answer["identical"]
+    assert {flavor: pool["quota"] for flavor, pool in pools.items()} == {"h100": 16, "a100": 32}
+    assert pools["a100"]["proposal"] is None
+    proposal = pools["h100"]["proposal"]
+    changes = {change["name"]: (change["from"], change["to"]) for change in proposal["changes"]}
+    assert changes == {"team--_shared": (8, 0), "team--a": (8, 16)}
+    assert any("team a --quotas h100=16" in command for command in proposal["commands"])
+    simulated = admin.post("/api/simulate", {"live": True, "changes": proposal["what_if"]})
+    assert admin.status == 200, simulated
