@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pgtrigger
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, OuterRef, Q, Subquery
 from django.db.models.functions import Now
 
 from pools.domain.approvals import ApprovalState
@@ -26,12 +26,13 @@ class ApprovalQuerySet(models.QuerySet["ApprovalRequest"]):
 
     def visible_to(self, actor: Actor) -> ApprovalQuerySet:
         """Admins and viewers see all requests, pool admins those of their pools, all users their own. A pool is known
-        by its id: an earlier pool of the same name was another one."""
+        by its id: an earlier pool of the same name was another one. `pool_now` is its present name."""
+        named = self.annotate(pool_now=Subquery(Pool.objects.filter(pk=OuterRef("pool_id_then")).values("name")))
         if actor.can_read_all:
-            return self
+            return named
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
         mine = Q(requested_by=actor.username) & Q(requested_at__gte=account_start(actor))
-        return self.filter(Q(pool_id_then__in=pools) | mine)
+        return named.filter(Q(pool_id_then__in=pools) | mine)
 
     def waiting(self) -> ApprovalQuerySet:
         """Requests that can be decided now."""

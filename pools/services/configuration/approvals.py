@@ -135,7 +135,13 @@ def get_request(actor: Actor, pk: int) -> ApprovalRequest:
 
 def may_decide(actor: Actor, row: ApprovalRequest) -> bool:
     """Whether the actor may approve or reject this request: another person with the permission for the change."""
-    return actor.username != row.requested_by and is_allowed(actor, row.permission, row.pool)
+    return actor.username != row.requested_by and is_allowed(actor, row.permission, _pool_now(row))
+
+
+def _pool_now(row: ApprovalRequest) -> str:
+    """The name that the pool of a request has now, by which people have their roles; that of then if it is gone."""
+    known: str | None = getattr(row, "pool_now", None)
+    return known or Pool.objects.filter(pk=row.pool_id_then).values_list("name", flat=True).first() or row.pool
 
 
 def count_decidable(actor: Actor) -> int:
@@ -243,7 +249,7 @@ def _description(row: ApprovalRequest, actor: Actor) -> str:
 
 
 def _require_second_person(actor: Actor, row: ApprovalRequest) -> None:
-    require_permission(actor, row.permission, row.pool)
+    require_permission(actor, row.permission, _pool_now(row))
     if actor.username == row.requested_by:
         message = (
             f"Request {row.pk} is your own: a second person with the role for this change approves or rejects it. You "
@@ -255,7 +261,7 @@ def _require_second_person(actor: Actor, row: ApprovalRequest) -> None:
 def _require_requester(row: ApprovalRequest) -> None:
     """The requester must still have the permission for the change: else one person alone stands behind it."""
     user = User.objects.filter(username=row.requested_by, is_active=True, date_joined__lte=row.requested_at).first()
-    if user is None or not is_allowed(user.as_actor(), row.permission, row.pool):
+    if user is None or not is_allowed(user.as_actor(), row.permission, _pool_now(row)):
         message = (
             f"{row.requested_by} has no role for this change any more, so request {row.pk} cannot be approved. Reject "
             "it, or make the change as a request of your own."

@@ -339,6 +339,19 @@ def test_a_new_pool_of_a_name_does_not_show_the_requests_of_the_last(
     assert visible == {"red": [], "blue": [request.body["id"]]}
 
 
+@pytest.mark.parametrize(("how", "status", "state"), [("reject", 200, "rejected"), ("approve", 409, "superseded")])
+def test_the_admins_of_a_renamed_pool_decide_its_requests(
+    sim: str, admin: ApiClient, caller: Callers, how: str, status: int, state: str
+) -> None:
+    world.apply_change(PutPool(name="red", body=pool_config(100, approval_above=10)))
+    change, lead = {"subpool_name": "b", "quota": 30}, caller("lead", "osmo-red-admin")
+    number = caller("eve", "osmo-red-admin")("POST", f"/api/configs/pool/red/subpool{ASK}", change).body["id"]
+    assert admin("PUT", "/api/configs/pool/red/rename", {"new_name": "blue"}).status == 200
+    assert lead("GET", f"{APPROVALS}/{number}").body["may_decide"] is True
+    assert _decide(lead, number, how).status == status
+    assert _state(number) == state
+
+
 def test_requests_expire(limited_team: None, alice: ApiClient, bob: ApiClient) -> None:
     number = _ask(alice)
     with world.triggers_off():
