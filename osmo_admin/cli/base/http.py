@@ -30,6 +30,7 @@ RETRIES = 4
 FIRST_PAUSE = 0.1  # seconds; doubled each time
 MAX_REDIRECTS = 5
 STREAM_PIECE_BYTES = 8192
+UNAUTHENTICATED = 401
 MAX_PAUSE = 30.0  # a longer Retry-After becomes an error message instead of a silent wait
 # These are safe to repeat after a lost response: POSTs carry an Idempotency-Key.
 REPEATABLE_METHODS = frozenset({"GET", "PUT", "POST"})
@@ -71,6 +72,8 @@ class HttpClient:
     retries: int = RETRIES
     forwarded_for: str | None = None
     """The address of the caller for whom a gateway asks."""
+    renew: Callable[[], bool] = lambda: False
+    """Begins a new session; False where there is nothing to begin it with."""
     _connections: PoolManager | None = field(default=None, init=False)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, version_header: bool = True) -> Any:
@@ -134,6 +137,7 @@ class HttpClient:
         submitting: bool = False,
         version_header: bool = True,
         stream: bool = False,
+        may_renew: bool = True,
     ) -> BaseHTTPResponse:
         headers = {**headers, **self.authorize(), "Content-Type": "application/json", "User-Agent": USER_AGENT}
         headers["Accept-Encoding"] = "gzip"
@@ -152,6 +156,12 @@ class HttpClient:
                 self._show_warning(response)
                 if response.status < 300:
                     return response
+                # The clock of this machine may be behind that of the server, so that an ended session looks valid here.
+                if response.status == UNAUTHENTICATED and may_renew and self.renew():
+                    return self._send(
+                        method, path, query, body, headers, submitting=submitting, version_header=version_header,
+                        stream=stream, may_renew=False,
+                    )  # fmt: skip
                 delay = self._retry_delay(response, headers)
                 if delay is None or last:
                     raise error_from_response(

@@ -118,18 +118,25 @@ class ClientSession:
         return stored, True
 
     def _connect(self, login: StoredLogin, *, stored: bool, caller: str | None = None) -> HttpClient:
+        def renew() -> bool:
+            if login.token is None:
+                return False
+            refresh_login(login, timeout=self.timeout, caller=caller)
+            if stored:
+                login_file.write_login(login)
+            return True
+
         def authorize() -> dict[str, str]:
             if login.token is None:
                 return {"x-osmo-user": login.dev_username or ""}
             if login_file.is_expired(login.token.id_token):
-                refresh_login(login, timeout=self.timeout, caller=caller)
-                if stored:
-                    login_file.write_login(login)
+                renew()
             return {"Authorization": f"Bearer {login.token.id_token}"}
 
         http = HttpClient(
-            url=login.url, authorize=authorize, warn=print_warning, timeout=self.timeout, forwarded_for=caller
-        )
+            url=login.url, authorize=authorize, warn=print_warning, timeout=self.timeout, forwarded_for=caller,
+            renew=renew,
+        )  # fmt: skip
         if self.retries is not None:
             http.retries = self.retries
         return http

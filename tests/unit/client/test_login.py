@@ -131,6 +131,21 @@ def test_an_expired_session_is_renewed_and_stored(osmo, stub, home):
     assert [request.path for request in stub.requests] == [EXCHANGE, SETTINGS, SETTINGS]
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_session_that_ended_by_the_clock_of_the_server_is_renewed_once(osmo, stub, home, is_refused):
+    """The clock of this machine is behind, so that the session looks valid here."""
+    ended, new = fresh_token(), make_jwt(exp=time.time() + 500)
+    tokens = {"id_token": ended, "refresh_token": "secret", "refresh_url": stub.url + EXCHANGE}
+    write_stored_login(home, url=stub.url, osmo_token=True, token_login=tokens, dev_login=None)
+    stub.on("POST", EXCHANGE, {"token": new, "expires_at": 1})
+    refusal = StubReply({"message": "The login has expired or was revoked.", "error_code": "USER"}, status=401)
+    stub.on("GET", SETTINGS, *([refusal] if is_refused else [refusal, PROFILE]))
+    assert osmo.bare("profile", "list").exit_code == (2 if is_refused else 0)
+    assert [request.path for request in stub.requests] == [SETTINGS, EXCHANGE, SETTINGS]
+    assert stub.last.headers["authorization"] == f"Bearer {new}"
+    assert read_stored(home)["token_login"]["id_token"] == new
+
+
 @pytest.mark.parametrize("offset", [-1, 2.5])
 def test_a_token_expires_three_seconds_early(offset):
     assert login_file.is_expired(make_jwt(exp=1000 + offset), now=1000)
