@@ -24,9 +24,9 @@ def with_node_losses(backend: Backend, live: LiveFacts) -> ClusterFacts:
     """The facts with the labels of the nodes, and with the gangs that would not restart after the loss of a node: those
     whose exit actions do not reschedule, and those that have had all their retries. Four queries at most."""
     labels = {
-        name: {**(observed or {}), PLATFORM: platform}
-        for name, platform, observed in Node.objects.filter(backend=backend).values_list(
-            "name", "platform", "state__labels"
+        name: {**configured, **(observed or {}), PLATFORM: platform}
+        for name, platform, configured, observed in Node.objects.filter(backend=backend).values_list(
+            "name", "platform", "labels", "state__labels"
         )
     }
     restarting, leads = _ends_of_groups({ref.group for ref in live.gangs.values()})

@@ -164,6 +164,9 @@ def test_a_node_that_fails(alice: Any, chief: Any, admin: Any, caller: Any, reco
     assert alice.status == 403
     only = admin.post("/api/simulate", {"live": True, "changes": [{"remove_nodes": {"label": "osmo.platform=big"}}]})
     assert (only["loss"]["nodes"], only["loss"]["gpus"], only["loss"]["workloads"]) == (["secret-node"], 8, [])
+    Node.objects.filter(name="secret-node").update(labels={"rack": "r12"})
+    of_rack = admin.post("/api/simulate", {"live": True, "changes": [{"remove_nodes": {"label": "rack=r12"}}]})
+    assert of_rack["loss"]["nodes"] == ["secret-node"], "a label of the configuration of a simulated cluster"
 
 
 def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
