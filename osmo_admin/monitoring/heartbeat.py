@@ -57,7 +57,7 @@ def keep_registering(process: str) -> None:
         while True:
             try:
                 _register(process)
-            except redis.RedisError as problem:
+            except (redis.RedisError, OSError) as problem:  # an end of this thread would be noticed by nobody
                 log.debug("not_registered", problem=str(problem))
             time.sleep(WEB_RENEW_SECONDS)
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from queue import Queue
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -159,3 +161,22 @@ def test_a_check_that_fails_costs_one_sign_of_life_and_not_all(monkeypatch: pyte
     with pytest.raises(StopIteration):
         process._run()
     assert shown == ["worker"]
+
+
+def test_a_web_process_registers_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is not registered is not compared with the others: nobody would notice another secret key."""
+    tries: Queue[str] = Queue()
+
+    def register(process: str) -> None:
+        tries.put(process)
+        if tries.qsize() == 2:
+            Event().wait()  # for ever, in a daemon thread
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(heartbeat, "WEB_RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "_register", register)
+    heartbeat.keep_registering("web")
+    deadline = time.monotonic() + 10
+    while tries.qsize() < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(tries.queue) == ["web", "web"]
