@@ -20,6 +20,7 @@ from pools.database.statements import execute_sql
 from pools.domain.audit_actions import audit_message
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import AccessToken, AuditEntry, Pool, RoleAssignment, User
 from pools.models.audit import IS_CONFIGURATION, AuditQuerySet
 from pools.sign_on.identities import sign_on_epochs
@@ -27,6 +28,8 @@ from pools.sign_on.identities import sign_on_epochs
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
 _MANY_OF_A_REQUEST = 3
+_NO_FLAVORS = {"flavors": [], "flavors_after": [], "gpu_flavors": [], "flavor": DEFAULT_FLAVOR}
+"""The columns of a row without GPU flavors: an entry says them only where one of its images has others."""
 
 
 _OF_THE_FLEET = ("pool", "subpool", "cohort", "backend", "node", "gpu_quota")
@@ -69,14 +72,16 @@ class AuditEntryAnswer(TypedDict):
 
 def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
     """One entry as the API shows it (design, A8), with its message."""
+    images = [row for row in (entry.before, entry.after) if row is not None]
+    unused = {key for key, usual in _NO_FLAVORS.items() if all(row.get(key, usual) == usual for row in images)}
     return {
         "id": entry.pk,
         "time": entry.time,
         "actor": entry.actor,
         "action": entry.action,
         "object": entry.object,
-        "before": _image(entry.before),
-        "after": _image(entry.after),
+        "before": _image(entry.before, unused),
+        "after": _image(entry.after, unused),
         "description": entry.description,
         "request_id": entry.request_id,
         "sentence": audit_message(
@@ -85,13 +90,15 @@ def entry_body(entry: AuditEntry) -> AuditEntryAnswer:
     }
 
 
-def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A row's image with times in the format of the API and, for a subpool, its accounting quota (design, D4)."""
+def _image(row: Mapping[str, Any] | None, unused: Collection[str]) -> dict[str, Any] | None:
+    """A row's image with times in the format of the API and, for a subpool, its accounting quota (design, D4); without
+    the columns that are `unused`."""
     if row is None:
         return None
     texts = {
         key: f"{value.removesuffix('+00:00')}Z" if isinstance(value, str) and _ZONED.match(value) else value
         for key, value in row.items()
+        if key not in unused
     }
     if "subpool_state" in row and row["subpool_state"] is not None:
         texts["quota"] = row.get("last_quota") if row["subpool_state"] == SubpoolState.ACTIVE else 0
