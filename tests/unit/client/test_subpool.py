@@ -294,6 +294,6 @@ def test_a_refused_file_is_refused_in_the_words_of_a_file(osmo, stub, tmp_path):
     refused = osmo("pool", "subpool", "import", str(file))
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "Error: team--a: Pool team has quotas of 2 flavors (h100, a100). Give the file the column flavor, and "
+        "Error: team--a: Pool team has quotas of 2 flavors (h100 and a100). Give the file the column flavor, and "
         "team--a a line for each flavor whose quota changes.\n"
     )
