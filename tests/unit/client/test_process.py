@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 
 from osmo_admin.cli.base import output as client_output
 from tests.unit.client.stub_server import StubReply, StubServer
@@ -315,6 +316,7 @@ def test_completion_without_an_answer_is_quick_and_silent(stub, home, osmo, monk
 
 def test_completion_scripts_are_built_in(osmo, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setattr(typer.testing, "_get_command", typer.main.get_command)  # read while the commands are built
     assert osmo("--show-completion").exit_code == 2  # without a detected shell, its name is required
     for shell in COMPLETIONS:
         assert "_OSMO_COMPLETE" in osmo("--show-completion", shell).stdout
