@@ -48,6 +48,11 @@ _STATES: Final = {
 _FATES: Final = {word: fate for fate, words in _STATES.items() for word in words.split()}
 
 
+def is_preempted(state: str) -> bool:
+    """Whether a record ended because other work took its place."""
+    return state.strip().upper().startswith("PR")  # PREEMPTED, or PR
+
+
 def is_step(text: str) -> bool:
     """Whether the number is that of a step: `100.batch`, `100_3.0`."""
     return "." in text

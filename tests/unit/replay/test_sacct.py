@@ -223,6 +223,17 @@ def test_records_of_a_requeued_job_are_its_attempts(tmp_path: Path) -> None:
     assert trace.notes == ("1 of 3 jobs is left out: it had not ended (line 7).",)
 
 
+def test_a_job_that_was_preempted_for_good_was_preempted_once(tmp_path: Path) -> None:
+    """With `PreemptMode=CANCEL`, or cancelled while it waited again: Slurm writes one record."""
+    trace, _reader = read(
+        tmp_path,
+        HEADER + row(JobID="7", State="PREEMPTED") + row(JobID="8", State="NODE_FAIL") + row(JobID="9", State="PR"),
+        keeps_records=True,
+    )
+    assert trace is not None
+    assert [trace.records.of(job.id).stops for job in trace.jobs] == [1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("values", "fault"),
     [

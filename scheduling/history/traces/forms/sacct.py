@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from pools.domain.values.scalars import whole_number
-from scheduling.domain.slurm.jobs import JobFate, SlurmJobId, is_step, read_job_id, read_state
+from scheduling.domain.slurm.jobs import JobFate, SlurmJobId, is_preempted, is_step, read_job_id, read_state
 from scheduling.domain.slurm.resources import AllocatedGpus, read_gpus
 from scheduling.domain.slurm.times import MICROSECONDS, NO_LIMITS, BadSlurmValue, read_moment, read_span
 from scheduling.history.traces.forms.found_job import FormNotes, FormOptions, FoundJob, LeftOut, Tell, columns_of
@@ -79,7 +79,9 @@ class _Words:
         return found
 
 
-_NUMBERS: Final = ("row", "line", "submit", "start", "end", "duration", "limit", "gpus", "is_open", "tasks")
+_NUMBERS: Final = (
+    "row", "line", "submit", "start", "end", "duration", "limit", "gpus", "is_open", "is_preempted", "tasks",
+)  # fmt: skip
 _TEXTS: Final = ("team", "name", "user", "kind", "nodes", "gpu_kind")
 _UNKNOWN: Final = -(2**62)
 _LONGEST_SECONDS: Final = 12
@@ -278,7 +280,7 @@ class SacctReader:
             "start": _UNKNOWN if start is None else start,
             "end": _UNKNOWN if start is None else start + (duration or 0),
             "duration": -1 if duration is None else duration, "limit": self._limit(values), "gpus": gpus.gpus,
-            "is_open": fate is JobFate.OPEN, "tasks": job.tasks,
+            "is_open": fate is JobFate.OPEN, "is_preempted": is_preempted(values["state"]), "tasks": job.tasks,
         }  # fmt: skip
         texts = {
             "team": values.get(self._team_column, ""), "name": values.get("name", ""), "user": values.get("user", ""),
@@ -325,7 +327,8 @@ class SacctReader:
         return FoundJob(
             min(numbers["row"][at] for at in records), line, min(numbers["submit"][at] for at in ran), duration, gpus,
             team, numbers["start"][ran[0]], numbers["end"][last], self._text("name", last), self._text("user", last),
-            self._text("kind", last), None if limit <= 0 else max(limit, duration), len(ran) - 1,
+            self._text("kind", last), None if limit <= 0 else max(limit, duration),
+            len(ran) - 1 + numbers["is_preempted"][last],  # one that was not requeued, or did not run again
             sum(numbers["duration"][at] for at in ran), self._text("nodes", last), self._text("gpu_kind", last),
             tuple((starts, ends) for at in ran[:-1] if (starts := numbers["start"][at]) < (ends := numbers["end"][at])),
         )  # fmt: skip
