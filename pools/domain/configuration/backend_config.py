@@ -109,7 +109,14 @@ def parse_backend(
             (*_KNOWN, "degraded", *cluster_config.KEYS), (*ANSWER_KEYS, *SIMULATED_KEYS, *cluster_config.ANSWER_KEYS)
         )
     else:
-        fields.reject_unknown_keys((*_KNOWN, *SIMULATED_KEYS), ANSWER_KEYS)
+        others = [key for key in body if key in cluster_config.KEYS and key not in _KNOWN]
+        fields.reject_unknown_keys((*_KNOWN, *SIMULATED_KEYS), (*ANSWER_KEYS, *others))
+        for key in others:
+            fields.add_fault(
+                key, Fault.UNKNOWN_KEY,
+                f"is a key of clusters of the type {KUBERNETES}; this one is {SIMULATED}. The type of a new cluster is "
+                "given with it.",
+            )  # fmt: skip
     if not _NAME.fullmatch(name) or len(name) > 63:
         faults.append(
             Violation(

@@ -79,3 +79,10 @@ def test_usage_is_rounded_up_and_capacity_down(size: int, down: str, up: str, ex
     assert size_text(size, round_up=False) == down
     assert size_text(size, round_up=True) == up
     assert exact_size_text(size) == exact
+
+
+@pytest.mark.parametrize("present", [None, "simulated"])
+def test_a_key_of_clusters_on_kubernetes_says_so_elsewhere(present: str | None) -> None:
+    _spec, faults = parse_backend("new", {"mode": "observe", "mod": "observe"}, present_kind=present)
+    assert [(fault.path, fault.code) for fault in faults] == [("mod", "unknown_key"), ("mode", "unknown_key")]
+    assert "of the type kubernetes; this one is simulated" in faults[1].message
