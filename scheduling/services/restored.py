@@ -4,7 +4,7 @@ and the numbers that it must not give again."""
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import F, Max, Min, Model
+from django.db.models import Max, Min, Model
 from psycopg import sql
 
 from pools.database.statements import execute_sql
@@ -31,6 +31,7 @@ AHEAD = 1_000_000
 """More numbers than are given between two backups."""
 VERSIONED: tuple[type[Model], ...] = (Backend, Cohort, GpuQuota, Pool, QueueGuard, WorkflowConfig)
 """The models whose versions clients send back."""
+_VERSIONS: dict[type[Model], str] = {**dict.fromkeys(VERSIONED, "version"), ApprovalRequest: "expected_version"}
 
 NO_CREDENTIAL = "restored-without-credentials"
 """The name of a kubeconfig file that does not exist; the message of the backend shows it."""
@@ -70,12 +71,11 @@ def skip_given_numbers() -> None:
             " least(max_value, coalesce(last_value, 0) + %s)) FROM pg_sequences WHERE schemaname = 'public'",
             [AHEAD],
         )
-        for model in VERSIONED:
+        for model, column in _VERSIONS.items():
             table = sql.Identifier(model._meta.db_table)
             execute_sql(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(table))
-            execute_sql(sql.SQL("UPDATE {} SET version = version + %s").format(table), [AHEAD])
+            execute_sql(sql.SQL("UPDATE {0} SET {1} = {1} + %s").format(table, sql.Identifier(column)), [AHEAD])
             execute_sql(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(table))
-        ApprovalRequest.objects.waiting().update(expected_version=F("expected_version") + AHEAD)
 
 
 def _last_announced_entry() -> int:

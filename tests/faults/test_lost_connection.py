@@ -116,14 +116,15 @@ def test_a_busy_tree_does_not_delay_other_trees(monkeypatch: pytest.MonkeyPatch)
 def test_the_first_read_of_a_request_is_the_check_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Django's own check would be one more statement of each request."""
     session = connections["default"]
-    monkeypatch.setattr(session, "is_usable", lambda: pytest.fail("a statement of its own"))
-    for is_lost in (False, True):
-        old = read_first_row("SELECT pg_backend_pid()", [])
-        session.health_check_enabled, session.health_check_done = True, False
-        if is_lost:
-            cut()
-        new = read_first_row("SELECT pg_backend_pid()", [])
-        assert (new != old) == is_lost
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "is_usable", lambda: pytest.fail("a statement of its own"))
+        for is_lost in (False, True):
+            old = read_first_row("SELECT pg_backend_pid()", [])
+            session.health_check_enabled, session.health_check_done = True, False
+            if is_lost:
+                cut()
+            new = read_first_row("SELECT pg_backend_pid()", [])
+            assert (new != old) == is_lost
 
 
 def test_a_first_read_within_a_transaction_is_not_repeated() -> None:

