@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
 from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
 
+JUDGED_EACH = timedelta(minutes=1)
 MAX_PARTS = 20
 """The most parts of one wait that are shown one by one; sums count all."""
 _WAITS_SQL = """
@@ -28,16 +29,18 @@ _WAITS_SQL = """
 
 @dataclass(frozen=True, slots=True)
 class WaitPart:
-    """A time in which a gang waited for one cause."""
+    """A time in which a gang waited for one cause. Until the causes of waiting are judged, once a minute, it is counted
+    as ORDER and not `is_judged`."""
 
     cause: WaitCause
     since: datetime
     until: datetime
+    is_judged: bool = True
 
     @property
     def title(self) -> str:
         """The cause in words."""
-        return CAUSE_TITLES[self.cause]
+        return CAUSE_TITLES[self.cause] if self.is_judged else "cause not recorded"
 
     @property
     def seconds(self) -> float:
@@ -95,8 +98,10 @@ class PastWaits:
     @property
     def by_cause(self) -> list[tuple[str, float]]:
         """The titles of their causes with the seconds, the longest first."""
-        sums = sum_by_cause(self.waits)
-        return sorted(((CAUSE_TITLES[cause], seconds) for cause, seconds in sums.items()), key=lambda each: -each[1])
+        sums: dict[str, float] = defaultdict(float)
+        for part in (part for wait in self.waits for part in wait.parts):
+            sums[part.title] += part.seconds
+        return sorted(sums.items(), key=lambda each: -each[1])
 
 
 def read_waits(groups: Sequence[Group], now: datetime) -> Mapping[UUID, Sequence[GangWait]]:
@@ -132,9 +137,9 @@ def sum_by_cause(waits: Sequence[GangWait]) -> dict[WaitCause, float]:
 
 
 def _split_wait(since: datetime, until: datetime, changes: Sequence[tuple[datetime, WaitCause]]) -> Iterator[WaitPart]:
-    """The parts of one wait. Before its first cause work waits for its turn."""
-    within = [(at, cause) for at, cause in changes if since <= at < until]
-    points = [(since, WaitCause.ORDER), *within, (until, WaitCause.ORDER)]
-    for (begin, cause), (end, _) in pairwise(points):
+    """The parts of one wait. Work without another cause waits for its turn, once that is judged."""
+    within = [(at, cause, True) for at, cause in changes if since <= at < until]
+    points = [(since, WaitCause.ORDER, False), *within, (until, WaitCause.ORDER, True)]
+    for (begin, cause, is_judged), (end, _, _) in pairwise(points):
         if end > begin:
-            yield WaitPart(cause, begin, end)
+            yield WaitPart(cause, begin, end, is_judged=is_judged or end - begin > JUDGED_EACH)

@@ -54,6 +54,17 @@ def test_the_page_says_it_in_one_line_and_by_time(as_person: Callable[[str], Cli
     assert "until it started" in text
 
 
+def test_a_wait_that_was_never_judged_names_no_cause(as_person: Callable[[str], Client], since: datetime) -> None:
+    """The causes of waiting are judged once a minute: until then nobody knows that it was the turn of other work."""
+    WaitCauseChange.objects.filter(cause="own_quota").update(since=since + timedelta(seconds=52))
+    client = as_person("worker")
+    wait = max(_parts(client), key=lambda each: float(each["seconds"]))
+    assert [part["cause"] for part in wait["parts"]] == ["order", "own_quota", "room"]
+    assert [part["title"] for part in wait["parts"]] == ["cause not recorded", "own quota", "room on nodes"]
+    text = " ".join(strip_tags(client.get("/workflows/work-1").content.decode()).split())
+    assert "room on nodes (1 h 30 min), own quota (1 h 29 min), cause not recorded (52 s)" in text
+
+
 def test_a_wait_that_goes_on_has_no_end(as_person: Callable[[str], Client], pools_and_users: None) -> None:
     for _ in range(2):
         submit_workflow("team--a", gpus=20)
