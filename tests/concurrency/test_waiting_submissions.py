@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from django.db import connection, connections, transaction
 
 from pools.database import transactions
 from pools.domain.changes.users import RevokeRole
-from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Throttled
+from pools.domain.errors import BadInput, Busy, Conflict, DomainError, Forbidden, NotFound, Throttled
 from pools.domain.people.roles import Actor
 from pools.locking import lock_pool_tree
 from pools.models import AuditEntry, LeafUsage, LiveWork, Pool, User
@@ -267,7 +268,10 @@ def test_a_key_is_used_once_among_others(ann: Actor, monkeypatch: pytest.MonkeyP
 
     def run_keyed() -> None:
         try:
-            keyed.append(submit_once())
+            while len(keyed) < 2:
+                with suppress(Busy):  # a machine that stands still; a client repeats the request, too
+                    keyed.append(submit_once())
+                    return
         finally:
             connections.close_all()
 
