@@ -626,6 +626,24 @@ def a_page_shows_another_value(lines: Lines) -> None:
 
 
 @fault("audit_pages_are_true")
+def a_page_is_silent_about_flavors_of_a_row(lines: Lines) -> None:
+    _recorded(lines, audit_page(lines)[0])["after"]["flavors"] = ["fast"]
+
+
+@fault("audit_pages_are_true")
+def a_page_is_silent_about_the_flavors_that_a_row_lost(lines: Lines) -> None:
+    images = _recorded(lines, next(each for each in audit_page(lines, 99) if each["before"] and each["after"]))
+    images["before"]["flavors"], images["after"]["flavors"] = ["fast"], []
+
+
+def _recorded(lines: Lines, shown: dict[str, Any]) -> dict[str, Any]:
+    """The row of this shown entry, with images of its own."""
+    found = next(row for row in rows(lines, "pools_auditentry") if row["id"] == shown["id"])
+    found.update({column: found[column] and dict(found[column]) for column in ("before", "after")})
+    return found
+
+
+@fault("audit_pages_are_true")
 def a_page_shows_an_entry_before_its_commit(lines: Lines) -> None:
     found = next(row for row in rows(lines, "pools_auditentry") if row["id"] == audit_page(lines)[0]["id"])
     found["_committed"] += 3_600_000_000
@@ -936,6 +954,22 @@ def test_a_right_history_keeps_every_promise(tmp_path: Path) -> None:
     text, is_right = report(build(tell()))
     assert is_right
     assert "an order exists in which every answer was right" in text
+
+
+def test_an_entry_may_be_silent_about_flavors_that_a_row_does_not_have() -> None:
+    lines = tell()
+    for row in rows(lines, "pools_auditentry"):
+        for image in (row["before"], row["after"]):
+            if image is not None:
+                image |= {"flavors": [], "gpu_flavors": [], "flavor": "default"}
+    for shown in audit_page(lines, 99):
+        shown.update({column: shown[column] and _without_flavors(shown[column]) for column in ("before", "after")})
+
+    assert check_record(build(lines), ["audit_pages_are_true"]) == []
+
+
+def _without_flavors(image: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in image.items() if key not in {"flavors", "gpu_flavors", "flavor"}}
 
 
 @pytest.mark.parametrize("rule", RULES)
