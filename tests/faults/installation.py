@@ -140,8 +140,13 @@ class FaultyInstallation(Stack):
             session.rollback()
 
     def is_waiting_for_lock(self) -> bool:
-        """Whether a session of the installation waits for a lock."""
-        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'osmo-admin'"
+        """Whether a session of the installation waits for a lock that the test holds. It may be any session: a
+        periodic task too, which writes a row that refers to a locked one."""
+        waiting = (
+            "SELECT FROM pg_stat_activity waiting JOIN pg_stat_activity holder"
+            " ON holder.pid = ANY (pg_blocking_pids(waiting.pid))"
+            " WHERE waiting.application_name = 'osmo-admin' AND holder.application_name = 'somebody'"
+        )
         return bool(self.query(waiting))
 
     # --- checking ---

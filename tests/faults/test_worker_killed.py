@@ -57,12 +57,18 @@ def test_killed_in_the_middle_of_a_transaction(installation: FaultyInstallation,
 def test_killed_between_two_transactions(installation: FaultyInstallation, victim: str) -> None:
     pools = installation.make_pools(POOLS)
     name = waiting_work(installation, pools)
+
+    def started() -> int:
+        return list(installation.workflow_statuses(name).values()).count("RUNNING")
+
     with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pools[-1]):
         installation.set_online(pools[0])
+        # Periodic tasks may wait for the locked row as well, also before the worker starts work.
+        installation.wait_until(lambda: started() > 0, what="the worker starts work")
+        assert started() == MAX_TREES_TOGETHER * EACH, "the first trees are done, together"
         installation.wait_until(installation.is_waiting_for_lock, what="the worker waits for the locked tree")
         kill(installation, victim)
-        started = [status for status in installation.workflow_statuses(name).values() if status == "RUNNING"]
-        assert len(started) == MAX_TREES_TOGETHER * EACH, "the first trees are done, together"
+        assert started() == MAX_TREES_TOGETHER * EACH, "the others wait"
         installation.assert_consistent()
     installation.restart_dead()
     installation.wait_all_running(name)
