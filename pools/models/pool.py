@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
 from pools.domain.audit_actions import AuditAction
-from pools.domain.configuration.flavors import FLAVOR_NAME_PATTERN
+from pools.domain.configuration.flavors import FLAVOR_NAME_PATTERN, parts_among
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.people.roles import Actor, Permission
@@ -687,6 +687,11 @@ class Pool(models.Model):
     def gpu_flavors(self) -> tuple[str, ...]:
         """The GPU flavors that it has quotas of, in its order of preference; none if all of its quota is `default`."""
         return tuple(row["flavor"] for row in self.flavors)
+
+    @property
+    def part_flavors(self) -> frozenset[str]:
+        """Those of the cluster of a top-level pool that count parts of shared GPUs; none for a pool without flavors."""
+        return parts_among(self.backend.flavors) if self.flavors and self.backend else frozenset()
 
     @property
     def effective_maximum(self) -> Gpus:

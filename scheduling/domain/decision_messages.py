@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pools.domain.values.amounts import amounts_text, gpu_key
@@ -22,7 +22,7 @@ class DecisionFacts:
     beneficiary was decided by the scheduler of a cluster, which names none.
 
     In a pool with GPU flavors, `by_flavor` has the `gpus` of each, and `preferred` the flavors that come before that of
-    a start, each with why it is not that one.
+    a start, each with why it is not that one; `parts` are those that count parts of shared GPUs.
     """
 
     action: StepAction
@@ -36,13 +36,14 @@ class DecisionFacts:
     is_least_lost: bool = False
     by_flavor: Mapping[str, int] = field(default_factory=dict)
     preferred: Sequence[tuple[str, str]] = ()
+    parts: Collection[str] = ()
 
     @property
     def gpus_text(self) -> str:
         """`8 GPUs`, and with flavors `8 h100 GPUs`."""
         if not self.by_flavor:
             return counted(self.gpus, "GPU")
-        return amounts_text({gpu_key(flavor): gpus for flavor, gpus in self.by_flavor.items()})
+        return amounts_text({gpu_key(flavor): gpus for flavor, gpus in self.by_flavor.items()}, self.parts)
 
 
 def decision_message(decision: DecisionFacts) -> str:

@@ -56,6 +56,7 @@ class ScenarioDraft:
     """By queue, the GPU flavors of its pool, where it names some."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None
+    parts: frozenset[str] = frozenset()
     degraded: DegradedRule = DegradedRule.PROPORTIONAL
     platforms: Mapping[str, frozenset[str]] = field(default_factory=dict)
     backend: str | None = None
@@ -84,6 +85,7 @@ class ScenarioDraft:
             demand={name: demand for name, demand in self.demand.items() if name in self.queues},
             units=self.units,
             policy=self.policy,
+            parts=self.parts,
         )
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:

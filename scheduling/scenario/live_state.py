@@ -64,6 +64,7 @@ def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenari
         flavors=names.flavors,
         bars=names.bars,
         units=facts.units,
+        parts=facts.parts,
         policy=facts.policy,
         degraded=names.degraded,
         platforms=names.platforms,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pools.domain.shortage.degraded import DegradedRule, Promise
-from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_words
 from pools.domain.values.counting import counted
 
 DRAIN_TAINT: Final = "osmo-admin/drained"
@@ -108,7 +108,7 @@ def _excesses(capacity: BackendCapacity) -> Iterator[str]:
     for flavor, each in capacity.by_flavor.items():
         if each.excess:
             kind = f"{flavor} " if capacity.flavors else ""
-            one, many = ("part of GPUs", "parts of GPUs") if each.is_of_parts else ("GPU", "GPUs")
+            one, many = gpu_words(flavor, capacity.part_flavors, is_named=False)
             yield (
                 f"{counted(each.gpus, kind + one, kind + many)}{note}, and the quotas of its pools are {each.quota} "
                 f"together, {each.excess} more"

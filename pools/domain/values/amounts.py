@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -127,14 +127,20 @@ def amount_text(amount: Amount) -> str:
     return repr(near) if Fraction(repr(near)) == number else str(number)
 
 
-def amounts_text(amounts: Mapping[str, Amount]) -> str:
-    """Amounts for a message, GPUs with their flavor unless it is the default: `4 GPUs`, `8 h100 GPUs and 8 cpu`."""
+def gpu_words(flavor: str, parts: Collection[str] = (), *, is_named: bool = True) -> tuple[str, str]:
+    """What one GPU of a flavor and several are called: `h100 GPU`, and of one of `parts`, the flavors that count parts
+    of shared GPUs, `t4 part of GPUs`. The default flavor has no name there, nor has one that the text names before."""
+    which = f"{flavor} " if is_named and flavor not in {"", DEFAULT_FLAVOR} else ""
+    return (f"{which}part of GPUs", f"{which}parts of GPUs") if flavor in parts else (f"{which}GPU", f"{which}GPUs")
+
+
+def amounts_text(amounts: Mapping[str, Amount], parts: Collection[str] = ()) -> str:
+    """Amounts for a message, GPUs with their flavor (:func:`gpu_words`): `4 GPUs`, `8 h100 GPUs and 8 cpu`."""
     words = []
     for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
         amount = amount_text(amounts[key])
         if is_gpu(key):
-            which = "" if key == GPU else f"{flavor_of(key)} "
-            words.append(f"{amount} {which}GPU" if amounts[key] == 1 else f"{amount} {which}GPUs")
+            words.append(f"{amount} {gpu_words(flavor_of(key), parts)[amounts[key] != 1]}")
         else:
             words.append(f"{amount} {key.removeprefix(DEFAULT_FLAVOR + '/')}")
     return " and ".join(words) or "nothing"

@@ -237,7 +237,8 @@ class ClusterFacts:
 
     `usage` is held by unlisted work (counted as LOW, never evicted); `demand` is requested by unlisted work, which
     never starts. A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
-    `units`: how messages write secondary resources (`state/amount_text.py`). `policy` None: the
+    `units`: how messages write secondary resources (`state/amount_text.py`); `parts`: the GPU flavors that count parts
+    of shared GPUs, for messages alone. `policy` None: the
     order and the phases of the engine alone decide, and work that needs more room may be passed forever."""
 
     queues: tuple[QueueFacts, ...] = ()
@@ -249,3 +250,4 @@ class ClusterFacts:
     demand: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
     policy: PolicyFacts | None = None
+    parts: frozenset[str] = frozenset()

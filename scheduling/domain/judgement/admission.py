@@ -6,12 +6,12 @@ unlimited.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.errors import Fault, Violation, joined_messages
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, amount_text, as_json
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Gpus, amount_text, as_json, gpu_words
 from pools.domain.values.counting import counted
 from scheduling.domain.flavor_choices import FlavorNeed, GangNeeds
 from scheduling.domain.priorities import Priority
@@ -48,10 +48,12 @@ class FlavorLimits:
 @dataclass(frozen=True, slots=True)
 class LeafFacts:
     """The facts that a submission is judged by: the limits of the leaf by flavor (a pool without flavors has `default`
-    alone), and the state of its pool. `observed` is the cluster of the pool if it is only observed."""
+    alone; `parts` are those that count parts of shared GPUs), and the state of its pool. `observed` is the cluster of
+    the pool if it is only observed."""
 
     pool: str
     limits: Mapping[str, FlavorLimits]
+    parts: Collection[str] = ()
     state: SubpoolState | None = None
     archived: bool = False
     maintenance: bool = False
@@ -137,18 +139,18 @@ def _find_fault(leaf: LeafFacts, priority: Priority, need: FlavorNeed, *, is_onl
         elif not priority.is_preemptible and requested > limits.quota:
             found = f"guarantees {priority} work", limits.quota, Fault.ABOVE_QUOTA
         elif limits.tree is not None and requested > limits.tree.gpus:
-            return _above_tree(leaf.pool, flavor, requested, limits.tree, is_only=is_only)
+            return _above_tree(leaf, flavor, requested, limits.tree, is_only=is_only)
         else:
             continue
-        return _above(leaf.pool, flavor, requested, *found, is_only=is_only)
+        return _above(leaf, flavor, requested, *found, is_only=is_only)
     return None
 
 
 def _above(
-    pool: str, flavor: str, requested: int, phrase: str, limit: Gpus, code: Fault, *, is_only: bool
+    leaf: LeafFacts, flavor: str, requested: int, phrase: str, limit: Gpus, code: Fault, *, is_only: bool
 ) -> Violation:
     advice = ", or submit with priority LOW, which may go over quota" if is_only and code == Fault.ABOVE_QUOTA else ""
-    asks = _asks(flavor, requested, is_only=is_only)
+    pool, asks = leaf.pool, _asks(leaf, flavor, requested, is_only=is_only)
     message = f"{asks}, {pool} {phrase} {limit}. Ask for at most {limit} at once{advice}."
     if not limit and code == Fault.ABOVE_QUOTA and flavor != DEFAULT_FLAVOR:
         other = " Name another flavor, or submit with priority LOW, which may go over quota." if is_only else ""
@@ -157,22 +159,21 @@ def _above(
     return Violation("workflow", code, message, numbers=numbers)
 
 
-def _above_tree(pool: str, flavor: str, requested: int, tree: TreeLimit, *, is_only: bool) -> Violation:
+def _above_tree(leaf: LeafFacts, flavor: str, requested: int, tree: TreeLimit, *, is_only: bool) -> Violation:
     most = amount_text(tree.gpus)
     message = (
-        f"{_asks(flavor, requested, is_only=is_only)}, {pool} may never hold more than {most}: "
+        f"{_asks(leaf, flavor, requested, is_only=is_only)}, {leaf.pool} may never hold more than {most}: "
         f"{tree.explanation}. Ask for at most {most} at once."
     )
     numbers = (("requested", requested), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
     return Violation("workflow", Fault.ABOVE_TREE, message, numbers=(*numbers, *_flavor_number(flavor)))
 
 
-def _asks(flavor: str, requested: int, *, is_only: bool) -> str:
+def _asks(leaf: LeafFacts, flavor: str, requested: int, *, is_only: bool) -> str:
     """The beginning of a line: one of several stands below a sentence that names the gang."""
     if is_only:
-        kind = "" if flavor == DEFAULT_FLAVOR else f"{flavor} "
-        return f"The largest gang asks for {counted(requested, f'{kind}GPU')} at once"
-    return f"{flavor}: it asks for {counted(requested, 'GPU')} at once"
+        return f"The largest gang asks for {counted(requested, *gpu_words(flavor, leaf.parts))} at once"
+    return f"{flavor}: it asks for {counted(requested, *gpu_words(flavor, leaf.parts, is_named=False))} at once"
 
 
 def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:

@@ -10,12 +10,22 @@ borrowed of that quota, but only for work that the cluster sees.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.quota.forest import display_name
 from pools.domain.quota.tree import QuotaTree, Shortfall
-from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Amount, amount_text, as_json, gpu_key, is_gpu
+from pools.domain.values.amounts import (
+    DEFAULT_FLAVOR,
+    UNLIMITED,
+    Amount,
+    amount_text,
+    amounts_text,
+    as_json,
+    gpu_key,
+    is_gpu,
+)
 from scheduling.domain.judgement.admission import Gate, StartRefusal
 from scheduling.domain.judgement.plan_units import Gates
 from scheduling.domain.judgement.tree_gates import TreeGates
@@ -120,19 +130,23 @@ class DispatchWait:
 
 
 def explain_dispatch_wait(
-    verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0, flavor: str = DEFAULT_FLAVOR
+    verdict: StartRefusal | Shortfall,
+    idle_gpus: Amount = 0,
+    flavor: str = DEFAULT_FLAVOR,
+    parts: Collection[str] = (),
 ) -> DispatchWait:
-    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend."""
-    request_text = f"It asks for {_gpus(verdict.requested, flavor)}"
+    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that their owners do not lend;
+    `parts` the flavors that count parts of shared GPUs."""
+    request_text, until = f"It asks for {_gpus(verdict.requested, flavor, parts)}", _until(flavor, parts)
     if isinstance(verdict, StartRefusal):
         limit = LIMIT_OF[verdict.code]
         why = f"{request_text}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
         return DispatchWait(
-            verdict.code, why, verdict.node, limit, verdict.requested, verdict.free, flavor=flavor, until=_UNTIL
+            verdict.code, why, verdict.node, limit, verdict.requested, verdict.free, flavor=flavor, until=until
         )
     code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
     numbers = (node, verdict.limit, verdict.requested, verdict.available)
-    free = _gpus(verdict.available, flavor)
+    free = _gpus(verdict.available, flavor, parts)
     if verdict.limit == "cycle":
         why = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
         return DispatchWait(code, why, *numbers, flavor=flavor)
@@ -140,18 +154,17 @@ def explain_dispatch_wait(
         verb = "is" if idle_gpus == 1 else "are"
         unlent = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
         why = f"{request_text}; everything under {node} lends {free}, and {unlent} (lending limits)."
-        return DispatchWait(ReasonCode.NOT_LENT, why, *numbers, idle_gpus, flavor, _UNTIL)
+        return DispatchWait(ReasonCode.NOT_LENT, why, *numbers, idle_gpus, flavor, until)
     if verdict.limit == "quota":
         why = f"{request_text}; everything under {node} leaves {free}."
     else:
         why = f"{request_text}; the borrowing limit of {node} leaves {free}."
-    return DispatchWait(code, why, *numbers, flavor=flavor, until=_UNTIL)
+    return DispatchWait(code, why, *numbers, flavor=flavor, until=until)
 
 
-_UNTIL = "It is dispatched when enough GPUs are free."
+def _until(flavor: str, parts: Collection[str]) -> str:
+    return f"It is dispatched when enough {'parts of ' if flavor in parts else ''}GPUs are free."
 
 
-def _gpus(amount: Amount, flavor: str = DEFAULT_FLAVOR) -> str:
-    kind = "" if flavor == DEFAULT_FLAVOR else f"{flavor} "
-    text = amount_text(amount if amount == UNLIMITED else math.floor(amount))
-    return f"1 {kind}GPU" if text == "1" else f"{text} {kind}GPUs"
+def _gpus(amount: Amount, flavor: str, parts: Collection[str]) -> str:
+    return amounts_text({gpu_key(flavor): amount if amount == UNLIMITED else math.floor(amount)}, parts)

@@ -29,7 +29,7 @@ from pools.database.statements import execute_sql
 from pools.database.transactions import one_snapshot
 from pools.domain import names
 from pools.domain.configuration.backend_config import VictimRule
-from pools.domain.configuration.flavors import GPU_RESOURCE
+from pools.domain.configuration.flavors import GPU_RESOURCE, parts_among
 from pools.domain.configuration.pool_fields import HOLD_AFTER
 from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -165,6 +165,7 @@ def read_live_facts(
                 else _demand(backend, trees, gangs.shapes, new_workflows),
                 units=UNITS,
                 policy=gangs.policy(backend),
+                parts=parts_among(backend.flavors),
             ),
             gangs.rows,
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items() if leaf not in trees.outside},

@@ -21,6 +21,7 @@ from pools.domain.numbers import gpu_quota_labels
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.quota.capacity import BackendCapacity
 from pools.domain.shortage.degraded import DegradedCluster, degraded_message, shares_message
+from pools.domain.values.amounts import gpu_words
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import span_text
 from pools.models import Backend, GpuQuota, Pool
@@ -281,7 +282,7 @@ def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iter
     for backend, found in pools.items():
         there = [each for each in waiting if each.backend == backend]
         gpus, parts = sum(each.gpus for each in there), sum_parts(there)
-        needed = [counted(number, f"{flavor} part") for flavor, number in parts.items()]
+        needed = [counted(number, *gpu_words(flavor, parts)) for flavor, number in parts.items()]
         if gpus or not parts:
             needed.insert(0, counted(gpus, "GPU"))
         listed = ", ".join(_idle_text(each) for each in found[:MAX_NAMED])
@@ -292,7 +293,7 @@ def idle_quota(waiting: Sequence[WaitingPool], idle: Sequence[IdlePool]) -> Iter
 
 def _idle_text(pool: IdlePool) -> str:
     whole = [f"{pool.idle} of {pool.quota}"] if pool.quota else []
-    parts = [f"{gpus} {flavor} parts of GPUs" for flavor, gpus in pool.idle_parts.items()]
+    parts = [counted(gpus, *gpu_words(flavor, pool.idle_parts)) for flavor, gpus in pool.idle_parts.items()]
     return f"{pool.pool} {' and '.join(whole + parts)}"
 
 

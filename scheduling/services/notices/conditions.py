@@ -17,12 +17,14 @@ from django.utils import timezone
 
 from pools.database.one_by_one import left_out_on_error
 from pools.database.transactions import change, one_snapshot
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.people.notices import NoticeKind
 from pools.domain.people.roles import SYSTEM
 from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.shortage.degraded import DegradedCluster
 from pools.domain.structured_input.faults import join_words
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import gpu_words
 from pools.models import FlavorUsage, LeafUsage, NoticeCondition, NoticeTarget, Pool, User
 from pools.selectors.quotas.degraded import read_degraded
 from scheduling.domain.statuses import TaskStatus
@@ -182,12 +184,15 @@ def _nearly_used(known: Collection[str]) -> Iterator[_Found]:
 def _used_by_flavor() -> dict[str, tuple[int, int, str]]:
     """By the name of each pool and subpool with flavors: quota, use and the GPUs of its fullest flavor, in words."""
     rows = FlavorUsage.objects.filter(used__gt=0).values_list(
-        "pool__parent__name", "pool__name", "flavor", "used", "pool__parent__flavors", "pool__flavors"
-    )
+        "pool__parent__name", "pool__name", "flavor", "used", "pool__parent__flavors", "pool__flavors",
+        "pool__parent__backend__flavors", "pool__backend__flavors",
+    )  # fmt: skip
     used: Counter[tuple[str, str]] = Counter()
     quotas: dict[str, Mapping[str, int]] = {}
-    for parent, name, flavor, gpus, above, own in rows:
+    words: dict[tuple[str, str], str] = {}
+    for parent, name, flavor, gpus, above, own, *kinds in rows:
         root = parent or name
+        words[root, flavor] = words[name, flavor] = gpu_words(flavor, parts_among(kinds[not parent] or ()))[1]
         used[root, flavor] += gpus
         quotas[root] = gpus_by_flavor(above if parent else own)
         if parent:
@@ -197,7 +202,7 @@ def _used_by_flavor() -> dict[str, tuple[int, int, str]]:
     for (name, flavor), gpus in sorted(used.items()):
         quota = quotas[name].get(flavor, 0)
         if quota and (name not in found or gpus * found[name][0] > found[name][1] * quota):
-            found[name] = quota, gpus, f"{flavor} GPUs"
+            found[name] = quota, gpus, words[name, flavor]
     return found
 
 

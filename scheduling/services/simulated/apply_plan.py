@@ -367,6 +367,7 @@ class PlanExecution:
             is_least_lost=step.is_least_lost,
             by_flavor=self._gpus_by_flavor(batch, step) if gang.choices else {},
             preferred=self._preferred(batch, step),
+            parts=batch.transitions[gang.root].root.part_flavors if gang.choices else (),
         )
 
     def _preferred(self, batch: _Batch, step: Step) -> list[tuple[str, str]]:

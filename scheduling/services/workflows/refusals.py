@@ -43,6 +43,7 @@ def find_refusal(
     facts = LeafFacts(
         pool=leaf.name,
         limits=_limits(root, found),
+        parts=root.part_flavors,
         state=found.state,
         archived=root.archived,
         maintenance=root.enable_maintenance,

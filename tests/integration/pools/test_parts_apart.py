@@ -13,13 +13,15 @@ from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
+from pools.domain.errors import BadInput
 from pools.models import User
 from pools.selectors.quotas.backend_capacity import read_capacities, read_part_flavors, read_used_gpus
 from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.priorities import Priority
-from scheduling.models import NodeSpan, QuotaSpan, Workflow
+from scheduling.models import Decision, NodeSpan, QuotaSpan, Workflow
 from scheduling.selectors.reports.usage import UsageQuestion, read_usage
+from scheduling.services.notices.conditions import _nearly_used
 from tests.integration.workflows.test_usage import age_installation, move_back
 from tests.support import world
 from tests.support.flavors import add_flavored_pool, submit_gpus
@@ -157,7 +159,7 @@ def test_home_counts_waiting_parts_and_idle_parts_apart(used: Any) -> None:
     ]
     [problem] = [each for each in body["problems"] if each["code"] == "idle_quota"]
     assert "team 5 of 16 and 26 t4 parts of GPUs" in problem["message"]
-    assert "8 GPUs and 7 t4 parts waits" in problem["message"]
+    assert "8 GPUs and 7 t4 parts of GPUs waits" in problem["message"]
     assert problem["numbers"] == {"idle": 5, "waiting": 8}
     home = _page("/").content.decode()
     assert "and 7 t4 parts in 2 gangs" in home and "7 parts: t4" in home
@@ -172,3 +174,23 @@ def test_usage_by_backend_has_a_row_for_the_parts(shared: None) -> None:
     assert used["sim"] * 6 == pytest.approx(used["sim/t4"] * 11, rel=0.05)
     capacity = {row.key: row.sums["capacity"] for row in found.rows}
     assert capacity["sim"] * 2 == pytest.approx(capacity["sim/t4"], rel=0.05)
+
+
+def test_what_is_said_of_work_counts_parts_as_parts(shared: None, caller: Callable[..., Any]) -> None:
+    held = submit_gpus(world.admin_actor(), 4, "t4")
+    waits = submit_gpus(world.admin_actor(), 4, "t4")
+    low = submit_gpus(world.admin_actor(), 32, "t4", to="team", priority=Priority.LOW)
+    world.reconcile()
+    assert Decision.objects.get(workflow=held, action="start").message.endswith("with 4 t4 parts of GPUs.")
+    reads = caller("root", "osmo-admin")
+    entries = {each["workflow"]: each for each in reads.get("/api/queue")["entries"]}
+    for work, words in ((waits, "4 t4 parts of GPUs"), (low, "32 t4 parts of GPUs")):
+        assert words in entries[work.name]["reason"]["message"]
+        assert "t4 GPU" not in str(entries[work.name])
+    with pytest.raises(BadInput, match="asks for 9 t4 parts of GPUs at once"):
+        submit_gpus(world.admin_actor(), 9, "t4")
+    add_flavored_pool("few", {"t4": 4}, {"t4": 4})
+    submit_gpus(world.admin_actor(), 4, "t4", to="few--a")
+    world.reconcile()
+    message = next(each.message for each in _nearly_used(()) if each.subject == "pool/few--a")
+    assert message == "The quota of few--a is nearly used: 4 of 4 t4 parts of GPUs."

@@ -125,3 +125,12 @@ def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str
     assert BY_PLATFORM == "house", "clients read this value"
     assert said.get("idle") == {"not_lent": 5}.get(code), "the remedy says whether that is enough"
     assert (said["by"], said["requested"], said["missing"]) == (BY_PLATFORM, 4, 4 - said["free"])
+
+
+def test_parts_of_shared_gpus_are_said_as_parts() -> None:
+    found = StartRefusal(ReasonCode.OVER_QUOTA, "guest", 3, 4, 1)
+    of_t4, of_h100 = (explain_dispatch_wait(found, 0, flavor, {"t4"}).message for flavor in ("t4", "h100"))
+    assert of_t4.startswith("It asks for 4 t4 parts of GPUs;")
+    assert of_t4.endswith("when enough parts of GPUs are free.")
+    assert of_h100.startswith("It asks for 4 h100 GPUs;")
+    assert of_h100.endswith("when enough GPUs are free.")

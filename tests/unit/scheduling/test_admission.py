@@ -172,6 +172,17 @@ def test_a_flavor_without_any_quota_is_no_amount_to_ask_for() -> None:
     ]
 
 
+def test_a_refusal_counts_parts_of_shared_gpus_as_parts() -> None:
+    leaf = LeafFacts("team", {"t4": FlavorLimits(8, 16), "h100": FlavorLimits(8, 16)}, parts={"t4"})
+    only = submission_verdict(leaf, priority=NORMAL, gangs=[[{"t4": 9}]], ignores_maintenance=False)
+    both = submission_verdict(leaf, priority=NORMAL, gangs=[[{"t4": 9}, {"h100": 9}]], ignores_maintenance=False)
+    assert only is not None and both is not None
+    assert only.message.startswith("The largest gang asks for 9 t4 parts of GPUs at once, team guarantees")
+    assert [fault.message[:40] for fault in both.violations] == [
+        "t4: it asks for 9 parts of GPUs at once,", "h100: it asks for 9 GPUs at once, team g"
+    ]  # fmt: skip
+
+
 def test_a_refusal_says_of_each_flavor_what_would_be_allowed_the_nearest_first() -> None:
     refusal = submission_verdict(TWO, priority=NORMAL, gangs=[[{"h100": 40}, {"a100": 40}]], ignores_maintenance=False)
 

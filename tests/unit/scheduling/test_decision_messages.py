@@ -36,6 +36,11 @@ CASES = [
         BY_FLAVOR,
     ),
     (
+        DecisionFacts(StepAction.GIVE_UP, "hello-1", "team", 3, by_flavor={"h100": 2, "t4": 1}, parts={"t4"}),
+        "hello-1 is below its minimum and gives up 2 h100 GPUs and 1 t4 part of GPUs in team.",
+        "hello-1 is below its minimum and gives up 2 h100 GPUs and 1 t4 part of GPUs in team.",
+    ),
+    (
         DecisionFacts(
             StepAction.MOVE, "hello-1", "team", 2, ["n2", "n2"], beneficiary="big-1", beneficiary_leaf="other"
         ),

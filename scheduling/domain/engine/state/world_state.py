@@ -424,7 +424,7 @@ class WorldState:
 
     def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
         """Amounts for a message, in the units of the facts."""
-        return amounts_text(amounts, self.facts.units, relevant=relevant)
+        return amounts_text(amounts, self.facts.units, relevant=relevant, parts=self.facts.parts)
 
     def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have the requested amounts; a quick check before placing."""

@@ -349,7 +349,7 @@ class StartGate:
             verdict = dispatch_verdict(self._pool_gates, self._tree_gates, request.leaf, request.priority, gpus, flavor)
             if verdict is not None:
                 idle = idle_unlent_gpus(self.tree, pool_key(self._root.name), flavor) if self.tree.names else 0
-                return explain_dispatch_wait(verdict, idle, flavor)
+                return explain_dispatch_wait(verdict, idle, flavor, self._root.part_flavors)
         return None
 
     def _place(self, request: _Request) -> _Request | None:

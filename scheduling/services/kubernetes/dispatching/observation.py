@@ -164,6 +164,7 @@ class ObservedTransition(WorkflowTransition):
             is_growth=group.status == TaskStatus.RUNNING,
             by_flavor=sum_by_flavor((task.gpu_count for task in tasks), flavors) if has_flavors else {},
             preferred=self._preferred(group, tasks) if has_flavors and action is StepAction.START else (),
+            parts=self.root.part_flavors,
         )
         rows = DecisionRows(backend, self.root.pk, workflow.pool_id, workflow.pk, group.pk)
         names = [task.name for task in tasks]
