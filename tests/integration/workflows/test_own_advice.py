@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from pools.database.transactions import database_time
-from pools.domain.changes.cohorts import PutCohort
-from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool
-from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.history.own import replays
 from scheduling.models import HistoryReplay
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.workflows.test_own_replay import QUOTA_4, Story, naive, replay
-from tests.support import world
-from tests.support.world import apply_change, workflow_file
+from tests.integration.workflows.test_own_replay import QUOTA_4, Story, replay
+from tests.support.world import ModuleData, apply_change
 
 ADVISE = {"advise": True, "tries": 40}
 
 
+@pytest.fixture(scope="module")
+def story_once(module_data: ModuleData) -> Story:
+    with module_data():
+        return Story()
+
+
 @pytest.fixture
-def story(caller: Any) -> Story:
-    return Story(caller)
+def story(story_once: Story, db: None) -> Story:
+    """Made once for this module."""
+    return copy(story_once)
 
 
 def advice_for(who: Any, story: Story, **more: Any) -> dict[str, Any]:
@@ -81,25 +85,6 @@ def test_the_dry_runs_are_ready_and_change_nothing(story: Story, admin: Any) -> 
     assert HistoryReplay.objects.count() == before + 1
 
 
-def test_guaranteed_work_is_not_delayed_for_the_waits_of_others(caller: Any, admin: Any) -> None:
-    """`kept` needs its 3 GPUs at one time; LOW work of `greedy` would wait less without it."""
-    backend = world.make_backend(nodes=1, gpus=4)
-    world.make_pool("team", 4, on=backend, kept=3, greedy=1)
-    begin, ann = database_time(), caller("ann", "osmo-team-user")
-    ann.submit("team--greedy", workflow_file("one", 1))
-    ann.submit("team--greedy", workflow_file("two", 1))
-    ann.submit("team--kept", workflow_file("needs", 3))
-    reconcile_backend(backend.pk)
-    apply_change(EndWorkflow(name="one-1", status=EndStatus.COMPLETED))
-    reconcile_backend(backend.pk)
-    answer = replay(admin, {"since": naive(begin), "until": naive(database_time()), **ADVISE})
-    pool = pool_named(answer, "team")
-    assert (pool["proposal"], pool["exact"]) == (None, True)
-    equal = next(rival for rival in pool["rivals"] if rival["name"] == "equal")
-    assert (equal["allowed"], equal["guaranteed_later"]) == (False, {"team--kept": 1})
-    assert "no other division was found" in " ".join(answer["sentences"])
-
-
 def test_idle_promises_are_reported(story: Story, admin: Any) -> None:
     hours_of = {row["team"]: row["gpu_h"] for row in advice_for(admin, story)["advice"]["idle_promises"]}
     waited = advice_for(admin, story)["advice"]["waiting_gpu_h"]
@@ -107,28 +92,6 @@ def test_idle_promises_are_reported(story: Story, admin: Any) -> None:
     # Two GPUs waited, so of each idle quota at most two count.
     assert all(0 < hours <= waited + 1e-9 for hours in hours_of.values())
     assert hours_of["team--b"] == pytest.approx(waited)
-
-
-def test_lending_limits_are_proposed_to_those_who_see_all_pools(caller: Any, admin: Any) -> None:
-    """LOW work of `team` waits, because `other` lends nothing of its idle quota."""
-    backend = world.make_backend(nodes=1, gpus=16)
-    world.make_pool("team", 8, on=backend)
-    world.make_pool("other", 8, on=backend)
-    apply_change(PutCohort(name="corp", body={"quotas": []}))
-    apply_change(PatchPool(name="team", patch={"cohort": "corp"}))
-    apply_change(PatchPool(name="other", patch={"cohort": "corp", "lending_limit": 0}))
-    begin, ann = database_time(), caller("ann", "osmo-team-user")
-    ann.submit("team", workflow_file("fills", 8), query="priority=LOW")
-    ann.submit("team", workflow_file("borrows", 4), query="priority=LOW")
-    reconcile_backend(backend.pk)
-    body = {"since": naive(begin), "until": naive(database_time()), **ADVISE}
-    proposal = pool_named(replay(admin, body), "other")["proposal"]
-    (change,) = proposal["changes"]
-    assert (change["name"], change["key"], change["from"]) == ("other", "lending_limit", 0)
-    assert change["to"] is None or change["to"] >= 4
-    assert proposal["commands"][-1].endswith("osmo config update POOL other --dry-run")
-    chief = replay(caller("chief", "osmo-other-admin"), body)
-    assert chief["advice"]["pools"] == []
 
 
 def test_a_pool_admin_learns_nothing_of_other_pools(story: Story, caller: Any) -> None:

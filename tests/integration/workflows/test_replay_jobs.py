@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from copy import copy
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +24,19 @@ from scheduling.models.history.history_replay import ReplayStatus as Status
 from scheduling.services import notifications
 from tests.integration.workflows.test_own_replay import QUOTA_4, Story
 from tests.support import world
+from tests.support.world import ModuleData
+
+
+@pytest.fixture(scope="module")
+def story_once(module_data: ModuleData) -> Story:
+    with module_data():
+        return Story()
 
 
 @pytest.fixture
-def story(caller: Any) -> Story:
-    return Story(caller)
+def story(story_once: Story, db: None) -> Story:
+    """Made once for this module."""
+    return copy(story_once)
 
 
 @pytest.fixture
@@ -132,11 +141,9 @@ def test_other_long_work_goes_first(story: Story, admin: Any, monkeypatch: pytes
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_second_replay_holds_no_process_of_the_worker(
-    story: Story, caller: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_replay_holds_no_process_of_the_worker(caller: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits in the table, not in its task, and begins when the first one ends."""
-    sent: list[UUID] = []
+    story, sent = Story(), list[UUID]()
     monkeypatch.setattr(notifications, "enqueue_history_replay", sent.append)
     first, second = ask(caller("root", "osmo-admin"), story), ask(caller("chief", "osmo-team-admin"), story)
     assert sent == [first, second]
