@@ -7,20 +7,31 @@ from typing import Any
 
 import pytest
 
+from pools.domain.changes.pools import PutPool
 from pools.models import AuditEntry, Pool
+from tests.integration.pools.conftest import pool_config
 from tests.support import world
 from tests.support.api_client import ApiClient, Callers
+from tests.support.world import ModuleData
 
 SUBPOOLS = "/api/configs/pool/team/subpool"
 A = f"{SUBPOOLS}/a"
 
 
-@pytest.fixture
-def team_admin(caller: Callers, empty_team: None) -> ApiClient:
-    """The admin of pool `team`, with subpool `a` of 30."""
-    who = caller("lena", "osmo-team-admin")
-    assert who("POST", SUBPOOLS, {"subpool_name": "a", "quota": 30}).status == 200
+@pytest.fixture(scope="module")
+def team_admin_once(sim_once: str, module_data: ModuleData) -> ApiClient:
+    with module_data():
+        world.apply_change(PutPool(name="team", body=pool_config(100)))
+        world.make_user("lena", "osmo-team-admin")
+        who = world.call_as("lena")
+        assert who("POST", SUBPOOLS, {"subpool_name": "a", "quota": 30}).status == 200
     return who
+
+
+@pytest.fixture
+def team_admin(team_admin_once: ApiClient, db: None) -> ApiClient:
+    """The admin of pool `team`, with subpool `a` of 30, made once for this module."""
+    return ApiClient(team_admin_once.token)
 
 
 def _live_on_a() -> None:
