@@ -83,7 +83,7 @@ def show(
     answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:
-        raise ClientError("There is no pool of this name that you may see. List the pools: osmo pool list.", status=404)
+        raise ClientError("There is no pool of this name that you may see. See the names: osmo pool list.", status=404)
     print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 

@@ -161,7 +161,7 @@ def _pool_violations(
     at = f"{desired.path}." if desired.path else ""
     backend = backends.get(desired.settings.backend)
     if backend is None and desired.settings.backend:
-        message = "There is no cluster of this name. osmo-admin makes one with PUT /api/configs/backend."
+        message = "There is no cluster of this name. The page Clusters and osmo backend list show the names."
         yield Violation(f"{at}backend", Fault.UNKNOWN_BACKEND, message)
     if backend is not None:
         for fault in _unknown_flavors(desired.settings, backend):

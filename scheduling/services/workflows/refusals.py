@@ -148,7 +148,10 @@ def batch_refusal(
 
 
 def _location_text(fault: Violation) -> str:
-    return f"line {fault.line}, {fault.path}: " if fault.line else f"{fault.path}: "
+    """Where the fault is; without the path where the message begins with it."""
+    path = [] if fault.message.startswith((f"{fault.path} ", f"{fault.path}:")) else [fault.path]
+    place = ", ".join([f"line {fault.line}"] * bool(fault.line) + path)
+    return f"{place}: " if place else ""
 
 
 def _error_code(faults: Sequence[Violation]) -> ErrorCode:

@@ -157,6 +157,11 @@ def test_a_pool_that_was_meant(osmo, pools):
     assert osmo("pool", "list", "-p", "visoin").stderr == "Did you mean vision?\n"
 
 
+def test_the_list_of_pools_is_named_once(osmo, pools):
+    pools.on("GET", "/api/pool_quota", {"node_sets": []})
+    assert osmo("pool", "show", "qqqq").stderr.count("osmo pool list") == 1
+
+
 def test_a_pool_of_a_submission_and_of_a_list(osmo, pools, tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text(WORKFLOW)

@@ -200,4 +200,4 @@ def test_show_of_an_unknown_pool(osmo, stub):
     stub.on("GET", "/api/pool_quota", quota_answer())
     result = osmo("pool", "show", "nope")
     assert result.exit_code == 2
-    assert result.stderr == "Error: There is no pool of this name that you may see. List the pools: osmo pool list.\n"
+    assert result.stderr == "Error: There is no pool of this name that you may see. See the names: osmo pool list.\n"

@@ -12,7 +12,7 @@ import pytest
 import time_machine
 import yaml
 
-from osmo_admin.cli.commands.work.workflow import NO_OWN_WORK
+from osmo_admin.cli.commands.work.workflow import NO_OWN_WORK, _past_wait_facts
 from tests.unit.client.stub_server import StubReply
 
 SUBMIT = "/api/pool/team/workflow"
@@ -615,6 +615,12 @@ def test_the_place_of_a_fault_is_printed_once(osmo, stub, spec):
     stub.on("POST", SUBMIT, StubReply({"message": message, "error_code": "USAGE", "details": [fault]}, status=400))
     text = osmo("workflow", "submit", spec, "-p", "team").stderr
     assert text == f"Workflow submit failed:\n{message}\n"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "0 s"), (90, "1 min 30 s: own quota 1 min 30 s")])
+def test_a_wait_of_no_time_has_no_cause(seconds, text):
+    waits = [{"until": "2026-11-29T04:50:29Z", "parts": [{"title": "own quota", "seconds": seconds}]}]
+    assert _past_wait_facts({"groups": [{"name": "main", "waits": waits}]}) == [("Waited", text)]
 
 
 def test_compare_shows_what_differs(osmo, stub):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pools.domain.errors import ErrorCode, Violation
 from scheduling.services.workflows.refusals import MAX_DETAILS, batch_refusal, file_refusal, worker_cap_refusal
 
@@ -16,6 +18,12 @@ def test_one_file():
     both = file_refusal([NAME, IMAGE])
     assert both.message == "The workflow file is not valid: name: The name is not valid. (1 more in details)"
     assert both.details == (NAME, IMAGE)
+
+
+@pytest.mark.parametrize(("line", "place"), [(7, "line 7: "), (None, "")])
+def test_a_path_that_the_message_begins_with_is_said_once(line, place):
+    fault = Violation("gpu", "bad_number", "gpu must be a whole number.", line=line)
+    assert file_refusal([fault]).message == f"The workflow file is not valid: {place}gpu must be a whole number."
 
 
 def test_only_faults_that_no_correction_removes_are_about_resources():

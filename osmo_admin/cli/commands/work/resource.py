@@ -83,7 +83,7 @@ def info(
     answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
         raise ClientError(
-            "There is no node of this name that you may see. List the nodes: osmo resource list.", status=404
+            "There is no node of this name that you may see. See the names: osmo resource list.", status=404
         )
     print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 

@@ -175,7 +175,8 @@ def _past_wait_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
         if sums:
             causes = ", ".join(f"{title} {duration_cell(seconds).text}" for title, seconds in sums.most_common())
             name = f"{group['name']} " if len(answer["groups"]) > 1 else ""
-            found.append(("Waited", f"{name}{duration_cell(sums.total()).text}: {causes}"))
+            total = duration_cell(sums.total()).text
+            found.append(("Waited", f"{name}{total}: {causes}" if sums.total() >= 1 else f"{name}{total}"))
     return found
 
 
