@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from pools.domain.structured_input.faults import join_words
+from pools.domain.values.amounts import gpu_words
 from scheduling.history.replay.sentences import change_of_team
 
 WITHOUT_GUARANTEED = (
@@ -17,12 +19,16 @@ MAX_IDLE = 3
 """The idle promises with a sentence of their own, the largest first."""
 
 
-def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
-    """What today's quotas cost, a sentence for each pool, and the largest idle promises."""
+def advice_sentences(advice: Mapping[str, Any], parts: Collection[str] = ()) -> list[str]:
+    """What today's quotas cost, a sentence for each pool, and the largest idle promises. `parts` are the flavors of the
+    pools that count parts of shared GPUs: delays add them to whole GPUs, which is said."""
     waiting, lost = _hours(advice["waiting_gpu_h"]), _hours(advice["lost_gpu_h"])
     lines = [
         f"Work was delayed by {_hours(advice['cost_gpu_h'])}: {waiting} of waiting, {lost} that preemption threw away."
     ]
+    if parts:
+        each = join_words([gpu_words(flavor, parts)[0] for flavor in sorted(parts)])
+        lines.append(f"Delays add up all flavors: each {each} counts like one GPU in them.")
     if advice["quotas_changed"]:
         lines.append("Quotas changed in this time; “today's” are those of its end, as if they had held all the time.")
     lines += [_of_pool(pool, advice) for pool in advice["pools"]]
@@ -33,7 +39,7 @@ def advice_sentences(advice: Mapping[str, Any]) -> list[str]:
     if not advice["pools"]:
         lines.append("There is nothing to advise on: no pool here has two parts with whole quotas, or can lend.")
     lines += [
-        f"{row['team']} held {_hours(row['gpu_h'])} of {_kind(row)}quota that nobody used while work of others waited."
+        f"{row['team']} held {_held(row, parts)} that nobody used while work of others waited."
         for row in advice["idle_promises"][:MAX_IDLE]
     ]
     if advice["out_of_time"]:
@@ -81,8 +87,11 @@ def _change(change: Mapping[str, Any]) -> str:
     return f"{key} of {change['name']}{_in_flavor(change)} {before} → {after}"
 
 
-def _kind(row: Mapping[str, Any]) -> str:
-    return f"{row['flavor']} " if "flavor" in row else ""
+def _held(row: Mapping[str, Any], parts: Collection[str]) -> str:
+    flavor = row.get("flavor", "")
+    if flavor in parts:
+        return f"{row['gpu_h']:,.1f} hours of {gpu_words(flavor, parts)[1]} as quota"
+    return f"{_hours(row['gpu_h'])} of {f'{flavor} ' if flavor else ''}quota"
 
 
 def _in_flavor(row: Mapping[str, Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pools.domain.configuration.flavors import parts_among
+from pools.domain.values.amounts import flavor_of
 from pools.models import Backend
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.advisor.advice import OwnAdvice, Window, advise
@@ -16,7 +18,7 @@ from scheduling.history.own.own_replay import (
     Viewpoint,
     answer_without_changes,
 )
-from scheduling.history.replay.history_clock import HistoryClock
+from scheduling.history.replay.history_clock import HistoryClock, gpu_keys
 from scheduling.history.replay.measures import HOUR
 from scheduling.history.replay.sentences import exactness_sentences
 
@@ -58,4 +60,6 @@ def advise_on_own_history(
         found = advise(pools, trials, window, replays=tries, is_over=lambda: trials.is_over, backend=backend.name)
     advice: OwnAdvice = {**found, "quotas_changed": trials.quotas_changed, "out_of_time": trials.is_over}
     answer = answer_without_changes(backend, view, question, history, unchanged, trials.past)
-    return {**answer, "advice": advice, "sentences": [*advice_sentences(advice), *exactness_sentences(answer)]}
+    held = {flavor_of(key) for each in history.configurations for key in gpu_keys(each.queues)}
+    sentences = advice_sentences(advice, parts_among(backend.flavors) & held)
+    return {**answer, "advice": advice, "sentences": [*sentences, *exactness_sentences(answer)]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
 
-from django.db.models import Count, Min, Sum, TextField
+from django.db.models import Count, JSONField, Min, Sum
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
@@ -18,13 +18,12 @@ from pools.domain.quota.usage_bar import FlavorUse
 from pools.models import FlavorUsage, LeafUsage, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Workflow
-from scheduling.selectors.reports.usage_sql import only_named
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPool:
     """A top-level pool with gangs that wait for GPUs: their number, their whole GPUs, the time since the first waits,
-    and the parts of shared GPUs by flavor of those that may use no other one."""
+    and the parts of shared GPUs of those that may use nothing else, by the flavor that they prefer."""
 
     pool_id: int
     pool: str
@@ -61,16 +60,24 @@ class IdlePool:
         return {each.flavor: int(each.quota) - each.used for each in self.idle_flavors if each.is_of_parts}
 
 
-# The only flavor that a gang may use as the record of use has it: the pool's, else the one that its tasks name.
-_ONLY_FLAVOR = RawSQL(
-    f"""(
-        SELECT CASE WHEN jsonb_array_length(root.flavors) = 1 THEN root.flavors -> 0 ->> 'flavor'
-            ELSE ({only_named("scheduling_group.uuid")}) END
-        FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
-        WHERE work.uuid = scheduling_group.workflow_id
+# The flavors that the tasks of a gang name, in the order in which they first stand; those of the pool where one names
+# none.
+_FLAVORS = RawSQL(
+    """(
+        SELECT jsonb_agg(flavor ORDER BY place, flavor) FROM (
+            SELECT named.flavor, min(named.place) AS place
+            FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
+            JOIN scheduling_task task ON task.group_id = scheduling_group.uuid AND task.gpu_count > 0
+            CROSS JOIN LATERAL jsonb_array_elements_text(
+                CASE WHEN jsonb_array_length(task.gpu_flavors) > 0 THEN task.gpu_flavors
+                ELSE jsonb_path_query_array(root.flavors, '$[*].flavor') END
+            ) WITH ORDINALITY AS named (flavor, place)
+            WHERE work.uuid = scheduling_group.workflow_id
+            GROUP BY named.flavor
+        ) permitted
     )""",
     (),
-    TextField(),
+    JSONField(),
 )
 
 
@@ -83,14 +90,14 @@ def read_waiting_pools(actor: Actor, part_flavors: Mapping[int, Collection[str]]
     parts: dict[int, dict[str, int]] = defaultdict(dict)
     if part_flavors:
         of_parts = rows.filter(workflow__root_pool__backend__in=part_flavors).exclude(workflow__root_pool__flavors=[])
-        for pool, backend, flavor, gpus in (
-            of_parts.annotate(flavor=_ONLY_FLAVOR)
-            .order_by("flavor")
-            .values_list("workflow__root_pool_id", "workflow__root_pool__backend_id", "flavor")
+        for pool, backend, flavors, gpus in (
+            of_parts.annotate(flavors=_FLAVORS)
+            .order_by("flavors")
+            .values_list("workflow__root_pool_id", "workflow__root_pool__backend_id", "flavors")
             .annotate(Sum("gpus"))
         ):
-            if flavor in part_flavors[backend]:
-                parts[pool][flavor] = gpus
+            if flavors and all(flavor in part_flavors[backend] for flavor in flavors):
+                parts[pool][flavors[0]] = parts[pool].get(flavors[0], 0) + gpus
     sums = (
         rows.order_by()
         .values(

@@ -20,6 +20,7 @@ from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_to
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, NodeSpan, QuotaSpan, Workflow
+from scheduling.selectors.queue.waiting_pools import read_waiting_pools
 from scheduling.selectors.reports.usage import UsageQuestion, read_usage
 from scheduling.services.notices.conditions import _nearly_used
 from tests.integration.workflows.test_usage import age_installation, move_back
@@ -194,3 +195,18 @@ def test_what_is_said_of_work_counts_parts_as_parts(shared: None, caller: Callab
     world.reconcile()
     message = next(each.message for each in _nearly_used(()) if each.subject == "pool/few--a")
     assert message == "The quota of few--a is nearly used: 4 of 4 t4 parts of GPUs."
+
+
+@pytest.mark.parametrize("named", [("l4", "t4"), ()])
+def test_a_gang_that_may_use_several_kinds_of_parts_waits_for_parts(shared: None, named: tuple[str, ...]) -> None:
+    l4 = {"gpu": "l4", SHARED_GPUS: SHARED_GPUS_WHOLE}
+    labels = {"gpu": "t4", SHARED_GPUS: SHARED_GPUS_WHOLE}
+    kinds = (("h100", {"gpu": "h100"}), ("t4", labels), ("l4", l4))
+    flavors = [{"name": name, "node_labels": of_node} for name, of_node in kinds]
+    nodes = [{"name": "t0", "gpus": 32, "labels": labels}]
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes, "flavors": flavors}))
+    add_flavored_pool("cut", {"l4": 8, "t4": 8}, {"l4": 8, "t4": 8})
+    submit_gpus(world.admin_actor(), 5, *named, to="cut--a")
+    submit_gpus(world.admin_actor(), 7, "t4", to="cut--a")
+    [found] = [each for each in read_waiting_pools(world.admin_actor(), read_part_flavors()) if each.pool == "cut"]
+    assert (found.gpus, dict(found.parts)) == (0, {"l4": 5, "t4": 7})

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.client import app
 from scheduling.history.advisor.allotment import divide
 from scheduling.history.advisor.dry_runs import dry_run_commands
+from scheduling.history.advisor.sentences import advice_sentences
 from scheduling.history.traces.advice import advise_from_files
 from scheduling.history.traces.run import ReplayRequest, replay
 from tests.support.nightly_parts import samples
@@ -318,3 +319,19 @@ def test_a_division_adds_up_and_stays_within_its_bounds(leaves, data):
     shares = divide(total, weights, most)
     assert sum(shares) == total
     assert all(share <= bound for share, bound in zip(shares, most, strict=True))
+
+
+def test_sentences_name_the_parts_of_shared_gpus_among_the_hours():
+    idle = [{"team": "a", "flavor": "t4", "gpu_h": 30.0}, {"team": "b", "flavor": "h100", "gpu_h": 2.0}]
+    advice = {
+        "waiting_gpu_h": 3.0, "lost_gpu_h": 1.0, "cost_gpu_h": 4.0, "quotas_changed": False, "pools": [],
+        "together": None, "idle_promises": idle, "out_of_time": False,
+    }  # fmt: skip
+    lines = advice_sentences(advice, {"t4"})
+    assert lines[1] == "Delays add up all flavors: each t4 part of GPUs counts like one GPU in them."
+    assert lines[3:] == [
+        "a held 30.0 hours of t4 parts of GPUs as quota that nobody used while work of others waited.",
+        "b held 2.0 GPU-hours of h100 quota that nobody used while work of others waited.",
+    ]
+    without = advice_sentences({**advice, "idle_promises": []})
+    assert not any("part of" in line or "parts of" in line for line in without)
