@@ -163,7 +163,7 @@ def pool_tree_of(root: Pool, facts: PoolBalance, totals: PoolTotals) -> PoolTree
         total_usage=facts.total_usage,
         live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
         bar=of_pool.bar,
-        flavors=_uses((flavor, kind.total_usage, kind.guarantee) for flavor, kind in facts.kinds.items()),
+        flavors=_uses(root, ((flavor, kind.total_usage, kind.guarantee) for flavor, kind in facts.kinds.items())),
     )
     unallocated = PoolTreeRow(
         name=root.name,
@@ -180,24 +180,31 @@ def pool_tree_of(root: Pool, facts: PoolBalance, totals: PoolTotals) -> PoolTree
         live_workflows=shared.live_workflows,
         bar=of_rest.bar,
         flavors=_uses(
-            (flavor, kind.shared_usage.total_usage, kind.unallocated) for flavor, kind in facts.kinds.items()
+            root, ((flavor, kind.shared_usage.total_usage, kind.unallocated) for flavor, kind in facts.kinds.items())
         ),
     )
     present = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
-    leaves = (unallocated, *(_subpool_row(root, part, totals, _subpool_uses(facts, part.name)) for part in present))
+    leaves = (
+        unallocated,
+        *(_subpool_row(root, part, totals, _subpool_uses(root, facts, part.name)) for part in present),
+    )
     return PoolTree(root, pool_status_of(root), facts, head, leaves)
 
 
-def _uses(found: Iterable[tuple[str, int, Gpus]]) -> tuple[FlavorUse, ...]:
-    return tuple(FlavorUse(flavor, used, quota) for flavor, used, quota in found if used or quota)
+def _uses(root: Pool, found: Iterable[tuple[str, int, Gpus]]) -> tuple[FlavorUse, ...]:
+    parts = root.part_flavors
+    return tuple(FlavorUse(flavor, used, quota, flavor in parts) for flavor, used, quota in found if used or quota)
 
 
-def _subpool_uses(facts: PoolBalance, name: str) -> tuple[FlavorUse, ...]:
+def _subpool_uses(root: Pool, facts: PoolBalance, name: str) -> tuple[FlavorUse, ...]:
     return _uses(
-        (flavor, part.usage.total_usage, part.quota)
-        for flavor, kind in facts.kinds.items()
-        for part in kind.subpools
-        if part.name == name
+        root,
+        (
+            (flavor, part.usage.total_usage, part.quota)
+            for flavor, kind in facts.kinds.items()
+            for part in kind.subpools
+            if part.name == name
+        ),
     )
 
 

@@ -26,7 +26,7 @@ from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
 from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.structured_input.faults import join_words
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Gpus, gpu_words
 from pools.domain.values.counting import counted
 from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Node, Pool
@@ -273,7 +273,7 @@ def _write(
         if each.row.archived:
             reactivated.add(each.name)
         warnings[each.name] += (
-            *_drain_warnings(facts[each.row.pk], each.settings),
+            *_drain_warnings(facts[each.row.pk], each.settings, each.row),
             *_topology_warnings(each.row, each.settings),
         )
         warnings[each.name] += _follow_flavors(each.row, each.settings.flavors)
@@ -393,7 +393,7 @@ def _no_effect_warnings(desired: _DesiredPool) -> Iterator[str]:
     yield from no_effect_warnings(desired.body, desired.settings, {} if row is None else row.config, shown)
 
 
-def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
+def _drain_warnings(facts: PoolBalance, settings: PoolSettings, row: Pool) -> tuple[str, ...]:
     """Warn about work that a smaller quota leaves to drain; none of it is stopped."""
     if not settings.flavors:
         return _drain_messages(facts, settings.effective_guarantee)
@@ -401,17 +401,17 @@ def _drain_warnings(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ..
     return tuple(
         message
         for flavor, kind in facts.kinds.items()
-        for message in _drain_messages(kind, wanted.get(flavor, 0), f"{flavor} ")
+        for message in _drain_messages(kind, wanted.get(flavor, 0), gpu_words(flavor, row.part_flavors)[1])
     )
 
 
-def _drain_messages(facts: PoolBalance, guarantee: Gpus, flavor: str = "") -> tuple[str, ...]:
+def _drain_messages(facts: PoolBalance, guarantee: Gpus, gpus: str = "GPUs") -> tuple[str, ...]:
     after = replace(facts, guarantee=guarantee)
     if after.shared_available >= 0:
         return ()
     message = (
-        f"{after.shared_usage.used} {flavor}GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, "
-        f"which is {after.unallocated}: nothing is stopped, {-after.shared_available} {flavor}GPUs drain as that work "
+        f"{after.shared_usage.used} {gpus} of HIGH and NORMAL work run on the unallocated part of {facts.name}, "
+        f"which is {after.unallocated}: nothing is stopped, {-after.shared_available} {gpus} drain as that work "
         "ends."
     )
     return (message,)

@@ -210,3 +210,13 @@ def test_a_gang_that_may_use_several_kinds_of_parts_waits_for_parts(shared: None
     submit_gpus(world.admin_actor(), 7, "t4", to="cut--a")
     [found] = [each for each in read_waiting_pools(world.admin_actor(), read_part_flavors()) if each.pool == "cut"]
     assert (found.gpus, dict(found.parts)) == (0, {"l4": 5, "t4": 7})
+
+
+def test_pools_and_their_changes_name_parts_as_parts(shared: None) -> None:
+    assert "t4 6 of 32 parts of GPUs" in _page("/pools").content.decode()
+    assert "t4 4 of 8 parts of GPUs" in _page("/pools/team").content.decode()
+    submit_gpus(world.admin_actor(), 10, "t4", to="team")
+    world.reconcile()
+    quotas = {"h100": {"guarantee": 16}, "t4": {"guarantee": 16}}
+    result = world.apply_change(PatchPool(name="team", patch={"resources": {"flavors": quotas}}))
+    assert any("10 t4 parts of GPUs of HIGH and NORMAL work" in each for each in result.warnings)
