@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from pools.domain.configuration.backend_config import CHOICE_WORDS
 from pools.domain.configuration.cohort_config import COHORT_FIELDS, QUOTA_FIELDS
 from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.gpu_quota.spec import AMOUNT_WORDS, SPEC_FIELDS
@@ -164,17 +165,32 @@ def known_label(kind: str, key: str) -> str:
 
 def column_label(kind: str, path: str) -> str:
     """What people call a value of an object of this kind; dots lead to a value inside a column."""
-    path = path.removeprefix("config.") if kind == "pool" else path
+    kind, path = _declared(kind, path)
     for key in (path, path.rpartition(".")[2]):
         if found := known_label(kind, key):
             inside = path.removesuffix(key).rstrip(".").rpartition(".")[2]
             return f"{found.removesuffix(' in GPUs')} of {inside}" if inside not in {"", GPU} else found
+    head, _, rest = path.partition(".")
+    if rest and (found := known_label(kind, head)):
+        return f"{found}: {rest.replace('_', ' ')}"
     return path.replace("_", " ")
+
+
+def _declared(kind: str, path: str) -> tuple[str, str]:
+    """Where the value of a column inside another is declared: the values of a change that waits are a pool's."""
+    if kind == "approval" and path.startswith("arguments."):
+        return "pool", path.removeprefix("arguments.")
+    return kind, path.removeprefix("config.") if kind == "pool" else path
 
 
 def column_text(kind: str, path: str, value: Any) -> Any:
     """A value in words where its field says them: no limit, yes, a size, a time to the minute; others stay."""
+    kind, path = _declared(kind, path)
     key = path.rpartition(".")[2]
+    if kind == "backend" and isinstance(value, str) and key in CHOICE_WORDS:
+        return CHOICE_WORDS[key].get(value, value)
+    if (kind, key) == ("approval", "service") and isinstance(value, str):
+        return value.replace("_", " ")
     field = _FIELDS.get(kind, {}).get(key)
     if field is not None and field.empty_value is not None and value == field.empty_value:
         return field.empty

@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from pools.domain import audit_actions
 from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
+from pools.domain.people.notices import first_sentence
 from pools.domain.quota import forest
 from pools.domain.quota.stored_quotas import StoredFlavors
 from pools.domain.quota.usage_bar import BAR_PARTS, FlavorUse, UsageBar
@@ -58,6 +59,9 @@ _TONES = {
 QUIET_TONES = frozenset({"good", "done", "off", "wait"})
 """Of normal states: a dot and a grey word. Colour is for what differs."""
 _STATE_LABELS = {"FAILED_CANCELED": "CANCELLED", "CANCELED": "CANCELLED"}
+
+
+register.filter(first_sentence)
 
 
 @register.filter

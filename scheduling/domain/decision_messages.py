@@ -57,6 +57,17 @@ def anonymous_decision_message(decision: DecisionFacts) -> str:
     return _message(decision, beneficiary, "Another pool")
 
 
+def after_its_name(message: str, gang: str) -> str:
+    """The message after the name of its work and a colon: `another pool reclaims 8 GPUs that it had borrowed`."""
+    for own, short in (
+        (f" that {gang} had ", " that it had "), (f" from {gang}.", " from it."), (f"{gang} gives up ", "it gives up "),
+        (f"{gang} is below its", "it is below its"), ("Another pool ", "another pool "),
+        ("The scheduler ", "the scheduler "),
+    ):  # fmt: skip
+        message = message.replace(own, short, 1)
+    return message
+
+
 def _message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -> str:
     message = _fact_message(decision, beneficiary, beneficiary_leaf)
     return f"{message} {LEAST_LOST_TEXT}" if decision.is_least_lost else message

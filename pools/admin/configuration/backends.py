@@ -18,7 +18,7 @@ from pools.admin.configuration.backend_preview import backend_preview, format_no
 from pools.admin.configuration.cluster_forms import backend_field
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, FieldGroup, change_paths, typed_input
 from pools.domain.changes.backends import PutBackend
-from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
+from pools.domain.configuration.backend_config import POLICY_DEFAULTS
 from pools.domain.configuration.cluster_config import KUBECONFIG
 from pools.domain.configuration.flavors import (
     flavors_from_text,
@@ -48,12 +48,6 @@ NEW_BACKEND_VALUES = {
 }  # fmt: skip
 
 
-_VICTIM_CHOICES = (
-    (VictimRule.YOUNGEST.value, "the youngest work first, as KAI"),
-    (VictimRule.LEAST_LOST.value, "the work that frees enough and loses least"),
-)
-
-
 class SimulatedBackendForm(ChangeForm):
     """A simulated cluster; one node a line."""
 
@@ -71,7 +65,7 @@ class SimulatedBackendForm(ChangeForm):
     auto_end = backend_field("auto_end", forms.checkbox_field)
     reserve_after = backend_field("reserve_after", inputmode="numeric")
     ageing = backend_field("ageing", inputmode="numeric")
-    victims = backend_field("victims", partial(forms.choice_field, choices=_VICTIM_CHOICES, required=False))
+    victims = cluster_forms.backend_choice("victims", required=False)
     degraded = cluster_forms.degraded_field()
     flavors = cluster_forms.flavors_field()
     nodes = forms.code_field(

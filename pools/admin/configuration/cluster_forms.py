@@ -14,32 +14,10 @@ from pools.admin.command_forms import reason_field
 from pools.admin.confirm_flow import ChangeForm, FieldGroup
 from pools.domain.changes.backends import BACKEND_KEYS
 from pools.domain.configuration import cluster_config
-from pools.domain.configuration.backend_config import POLICY_DEFAULTS
+from pools.domain.configuration.backend_config import CHOICE_WORDS, POLICY_DEFAULTS
 from pools.domain.configuration.cluster_config import queue_pools_from_text, queue_pools_text
 from pools.domain.configuration.flavors import flavors_from_text, flavors_of, flavors_text
-from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, KubernetesSettings
-
-_MODE_CHOICES = (
-    (cluster_config.MANAGE, "manage: run its work, write its queues"),
-    (cluster_config.OBSERVE, "observe: read its work, write nothing"),
-)
-_ACCESS_CHOICES = (
-    (cluster_config.KUBECONFIG, "a kubeconfig that is stored sealed"),
-    (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
-    (cluster_config.IN_CLUSTER, "in-cluster: OSMO Admin runs in the cluster"),
-)
-_SYNC_MODE_CHOICES = (
-    (cluster_config.APPLY, "write the queues, revert other edits"),
-    (cluster_config.REPORT, "only report differences"),
-    (cluster_config.OFF, "do not manage the cluster's queues"),
-)
-
-
-_DEGRADED_CHOICES = (
-    (DegradedRule.PROPORTIONAL.value, "each pool has the same part of its quota"),
-    (DegradedRule.ORDERED.value, "the pools with the largest weight come first"),
-)
 
 
 def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **more: Any) -> Any:
@@ -49,9 +27,14 @@ def backend_field(key: str, make: Callable[..., Field] = forms.text_field, **mor
     return make(about.label, help_text=about.help, **words, **more)
 
 
+def backend_choice(key: str, *, required: bool = True) -> Any:
+    """The field of a key with few values, in their declared words."""
+    return backend_field(key, partial(forms.choice_field, choices=CHOICE_WORDS[key].items(), required=required))
+
+
 def degraded_field() -> Any:
     """The rule for too few GPUs, which simulated and other clusters have."""
-    return backend_field("degraded", partial(forms.choice_field, choices=_DEGRADED_CHOICES, required=False))
+    return backend_choice("degraded", required=False)
 
 
 def flavors_field() -> Any:
@@ -120,7 +103,7 @@ class ClusterForm(ChangeForm):
     namespace = backend_field("namespace", required=True)
     about = forms.text_area_field("Description", rows=2)
     offline = backend_field("offline", forms.checkbox_field)
-    access = backend_field("access", partial(forms.choice_field, choices=_ACCESS_CHOICES))
+    access = backend_choice("access")
     kubeconfig = kubeconfig_field("It is stored encrypted and never shown again; an empty field keeps the stored one.")
     kubeconfig_file = backend_field("kubeconfig_file")
     context = backend_field("context")
@@ -129,8 +112,8 @@ class ClusterForm(ChangeForm):
     node_pool = backend_field("node_pool")
     degraded = degraded_field()
     flavors = flavors_field()
-    mode = backend_field("mode", partial(forms.choice_field, choices=_MODE_CHOICES, required=False))
-    sync_mode = backend_field("sync_mode", partial(forms.choice_field, choices=_SYNC_MODE_CHOICES))
+    mode = backend_choice("mode", required=False)
+    sync_mode = backend_choice("sync_mode")
     queue_pools = queue_pools_field()
     owner_label = backend_field("owner_label")
     description = reason_field()

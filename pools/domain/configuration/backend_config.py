@@ -36,6 +36,31 @@ class VictimRule(StrEnum):
     LEAST_LOST = "least_lost"
 
 
+CHOICE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "victims": {
+        VictimRule.YOUNGEST.value: "the youngest work first, as KAI",
+        VictimRule.LEAST_LOST.value: "the work that frees enough and loses least",
+    },
+    "degraded": {
+        DegradedRule.PROPORTIONAL.value: "each pool has the same part of its quota",
+        DegradedRule.ORDERED.value: "the pools with the largest weight come first",
+    },
+    "mode": {
+        cluster_config.MANAGE: "manage: run its work, write its queues",
+        cluster_config.OBSERVE: "observe: read its work, write nothing",
+    },
+    "access": {
+        cluster_config.KUBECONFIG: "a kubeconfig that is stored sealed",
+        cluster_config.FILE: "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)",
+        cluster_config.IN_CLUSTER: "in-cluster: OSMO Admin runs in the cluster",
+    },
+    "sync_mode": {
+        cluster_config.APPLY: "write the queues, revert other edits",
+        cluster_config.REPORT: "only report differences",
+        cluster_config.OFF: "do not manage the cluster's queues",
+    },
+}
+"""What people read for the values of these keys, in forms, previews and the audit trail."""
 POLICY_TIMES: Final[Mapping[str, int]] = {"reserve_after": DEFAULT_RESERVE_AFTER, "ageing": DEFAULT_AGEING}
 POLICY_DEFAULTS: Final[Mapping[str, int | str | None]] = {
     **POLICY_TIMES,

@@ -238,6 +238,11 @@ class NoticeFacts:
     part: str = ""
 
 
+def first_sentence(text: str) -> str:
+    """The news itself: the first sentence of the text of a notice, with its cause; the rest says more about it."""
+    return text.partition("\n")[0].partition(". ")[0].removesuffix(".") + "."
+
+
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
     """The part of a destination that decides which notices it takes. At most one of `user_id`, `pool_id` is given;

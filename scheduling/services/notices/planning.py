@@ -30,6 +30,7 @@ from pools.domain.values.durations import minute_text
 from pools.models import AuditEntry, InboxNotice, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
 from pools.selectors.audit_trail import StreamPosition, newest_before, stream_horizon
 from pools.services.people.notice_targets import profile_targets
+from scheduling.domain.decision_messages import after_its_name
 from scheduling.domain.observed.observed_object import OWNER_PREFIX
 from scheduling.locking import lock_notice_progress
 from scheduling.models import ObservedWork, Workflow
@@ -184,20 +185,25 @@ def _facts(
 def _ended(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     row = entry.after or {}
     name, message = _name_of(entry), str(row.get("failure_message") or "")[:300]
-    text = f"Workflow {name} of {names.owner(entry)} ended: {row.get('status')}{f' ({message})' if message else ''}."
+    text = f"{name} ended: {row.get('status')}{f' ({message})' if message else ''}. {_whose(entry, names)}"
     # Work that lost its owner is reported to its pool, not to a person of the same name.
     yield _facts(entry, names, NoticeKind.WORKFLOW_ENDED, entry.object, text, owner_id=names.owner_id(entry) or _NOBODY)
 
 
 def _preempted(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
     name = _name_of(entry)
-    why = (entry.after or {}).get("message_without_beneficiary")
-    text = f"Workflow {name} of {names.owner(entry)} was preempted: {why}"
+    why = after_its_name(str((entry.after or {}).get("message_without_beneficiary")), name)
+    text = f"{name} was preempted: {why}"
     subject, owner = f"workflow/{name}", names.owner_id(entry) or _NOBODY
     found = _facts(entry, names, NoticeKind.PREEMPTED, subject, text, owner_id=owner)
     if receipt := names.receipts.get(entry.pk):
         found = replace(found, text=f"{text} {receipt.sentence}", part=f"receipt-{receipt.interruption}")
-    yield found
+    yield replace(found, text=f"{found.text} {_whose(entry, names)}")
+
+
+def _whose(entry: AuditEntry, names: _Names) -> str:
+    """After the news: its own name tells a reader nothing, and the admins of the pool need it."""
+    return f"The owner of this work is {names.owner(entry) or 'unknown'}."
 
 
 def _draining(entry: AuditEntry, names: _Names) -> Iterator[NoticeFacts]:
@@ -233,7 +239,7 @@ def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> 
         count, total = held[user.pk], gpus.get(user.username, 0)
         work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
         it = "it end, or cancel it" if count == 1 else "them end, or cancel them"
-        text = f"{news}. It waits for {work} ({counted(total, 'GPU')} in use): let {it}.{deadline}"
+        text = f"{news}: it waits for {work} ({counted(total, 'GPU')} in use). Let {it}.{deadline}"
         yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
     count = sum(held.values())
     remaining = "1 active workflow remains" if count == 1 else f"{count} active workflows remain"

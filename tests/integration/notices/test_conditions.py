@@ -74,7 +74,7 @@ def test_preempted_work_is_reported_to_its_owner(bob: Actor, hook: Hook) -> None
         ("bobs", "preempted", "workflow/low-1"),
         ("teams", "preempted", "workflow/low-1"),
     ]
-    assert "Workflow low-1 of bob was preempted" in notices[0].text
+    assert "low-1 was preempted: " in notices[0].text
     assert "GPU-hours of work were lost." in notices[0].text
     news = InboxNotice.objects.get(kind="preempted")
     assert news.page == f"/workflows/low-1#receipt-{Interruption.objects.get().pk}"

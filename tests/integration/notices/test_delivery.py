@@ -90,7 +90,7 @@ def test_a_workflow_that_ends_reaches_a_webhook_with_a_signature(bob: Actor, hoo
     assert payload["timestamp"] == payload["data"]["time"]
     assert payload["data"]["audit_entry"] == entry.pk
     assert payload["data"]["subject"] == f"workflow/{name}"
-    assert payload["data"]["sentence"].startswith(f"Workflow {name} of bob ended: FAILED_CANCELED")
+    assert payload["data"]["sentence"].startswith(f"{name} ended: FAILED_CANCELED")
     assert (notice.status, notice.attempts, notice.error) == ("delivered", 1, "")
     assert send_notices() == 0
 
@@ -389,7 +389,7 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     assert plan_notices() == 2
     of_pool, mine = Notice.objects.order_by("target__pool")
     assert mine.target.user_id == bob.user_id
-    assert "It waits for 1 active workflow of yours" in mine.text
+    assert "it waits for 1 active workflow of yours" in mine.text
     assert of_pool.target.pool is not None
     link = "https://osmo.example/pools/team"
     assert of_pool.text == f"Subpool team--a was deleted by root and drains: 1 active workflow remains.\n\n{link}"
@@ -399,7 +399,7 @@ def test_the_drain_of_a_subpool_asks_the_owners_of_its_work(
     apply_change(SetDrainDeadline(parent="team", subpool_name="a", drain_by=deadline), actor=admin)
     assert plan_notices() == 2
     mine = Notice.objects.get(target__user=bob.user_id)
-    assert "root set the deadline of the drain of subpool team--a. It waits for 1 active workflow of yours" in mine.text
+    assert "root set the deadline of the drain of subpool team--a: it waits for 1 active workflow of yours" in mine.text
     assert f"should have ended by {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" in mine.text
     apply_change(CreateSubpool(parent="team", subpool_name="later", quota=1), actor=admin)
     apply_change(ResizeSubpool(parent="team", subpool_name="later", quota=0), actor=admin)

@@ -143,7 +143,7 @@ class TestNews:
         for _ in range(2):
             plan_notices()
         (mine,) = _texts("bob")
-        assert "It waits for 1 active workflow of yours" in mine
+        assert "it waits for 1 active workflow of yours" in mine
         (of_pool,) = _texts("lead")
         assert "1 active workflow remains" in of_pool
         assert _texts("root") == [of_pool]

@@ -102,7 +102,7 @@ def test_the_switch_of_a_profile_sends_mail_about_the_own_work(bob: Actor, inbox
     assert "osmo@example.com" in mail["From"]
     assert mail["X-OSMO-Notice-Id"] == f"msg_{notice.message_id.hex}"
     text = str(mail.get_payload(decode=True) or b"", "utf-8") if not mail.is_multipart() else str(mail)
-    assert "Workflow train-1 of bob ended: FAILED_CANCELED" in text
+    assert "train-1 ended: FAILED_CANCELED" in text
     apply_change(UpdateProfile(email_notification=False), actor=bob)
     _end_work(bob, "later")
     assert (plan_notices(), send_notices()) == (0, 0)

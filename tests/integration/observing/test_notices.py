@@ -45,7 +45,7 @@ def test_the_owner_hears_of_a_preemption(lab: Lab) -> None:
     lab.look()
     ((kind, text),) = told("ann")
     assert kind == "preempted"
-    assert text.startswith("Workflow train-1 of ann was preempted: ")
+    assert text.startswith("train-1 was preempted: ") and text.endswith("The owner of this work is ann.")
     assert told("bob") == []
     assert InboxNotice.objects.get().page.startswith("/workflows/train-1")
 
@@ -55,7 +55,7 @@ def test_the_owner_hears_of_a_loss(lab: Lab) -> None:
     lab.firm.set_phase("train-0", "Failed", namespace="science")
     lab.look()
     ((kind, text),) = told("ann")
-    assert (kind, text.startswith("Workflow train-1 of ann ended: FAILED")) == ("workflow_ended", True)
+    assert (kind, text.startswith("train-1 ended: FAILED")) == ("workflow_ended", True)
 
 
 @pytest.mark.parametrize("owner", ["", "nobody-here"])

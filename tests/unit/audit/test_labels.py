@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_text, known_label
+from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text, known_label
 from pools.models.triggers import AuditTrigger
 
 
@@ -22,11 +22,29 @@ from pools.models.triggers import AuditTrigger
         ("backend", "desired_offline", True, "yes"),
         ("backend", "reserve_after", 60, 60),
         ("node", "flavor", None, None),
+        ("backend", "victims", "youngest", "the youngest work first, as KAI"),
+        ("backend", "sync_mode", "apply", "write the queues, revert other edits"),
+        ("backend", "sync_mode", "an earlier mode", "an earlier mode"),
+        ("approval", "service", "resize_subpool", "resize subpool"),
         ("workflow", "end_time", "2026-11-28T17:08:37.64+00:00", "2026-11-28 17:08 UTC"),
     ],
 )
 def test_a_value_in_words(kind: str, path: str, value: Any, shown: Any) -> None:
     assert column_text(kind, path, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "shown"),
+    [
+        ("approval", "arguments.parent", "Pool"),
+        ("approval", "arguments.quota", "quota"),
+        ("workflow", "labels.osmo/simulated-runtime", "Labels: osmo/simulated-runtime"),
+        ("pool", "config.hold_after", "Hold later work after"),
+        ("somebody", "else.where", "else.where"),
+    ],
+)
+def test_what_people_call_a_value_inside_a_column(kind: str, path: str, shown: str) -> None:
+    assert column_label(kind, path) == shown
 
 
 def _audited_columns() -> set[tuple[str, str]]:

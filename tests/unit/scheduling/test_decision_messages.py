@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.decision_messages import (
+    DecisionFacts,
+    after_its_name,
+    anonymous_decision_message,
+    decision_message,
+)
 from scheduling.domain.engine.steps import StepAction
 
 BY_FLAVOR = (
@@ -99,3 +104,28 @@ def test_others_never_read_the_name_of_the_beneficiary_or_its_pool(action: StepA
     decision = DecisionFacts(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", beneficiary_leaf="hidden")
     assert "secret" not in anonymous_decision_message(decision)
     assert "hidden" not in anonymous_decision_message(decision)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            DecisionFacts(StepAction.RECLAIM, "hello-1", "hello-1--a", 8, beneficiary="big-1"),
+            "another pool reclaims 8 GPUs that it had borrowed in hello-1--a.",
+        ),
+        (
+            DecisionFacts(StepAction.PREEMPT, "hello-1", "team", 8, beneficiary="big-1"),
+            "it gives up 8 GPUs in team to work of a higher priority.",
+        ),
+        (
+            DecisionFacts(StepAction.PREEMPT, "hello-1", "team", 8),
+            "the scheduler of the cluster took 8 GPUs in team from it.",
+        ),
+        (
+            DecisionFacts(StepAction.GIVE_UP, "hello-1", "team", 2),
+            "it is below its minimum and gives up 2 GPUs in team.",
+        ),
+    ],
+)
+def test_a_message_after_the_name_of_its_work(facts: DecisionFacts, message: str) -> None:
+    assert after_its_name(anonymous_decision_message(facts), "hello-1") == message
