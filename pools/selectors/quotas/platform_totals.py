@@ -19,12 +19,11 @@ from pools.selectors.quotas.backend_capacity import unzip_flavors
 
 @dataclass(frozen=True, slots=True)
 class PlatformTotals:
-    """The sums over all pools that a reader may see. Amounts are GPUs; `pools`, `subpools` and `unlimited_pools` are
-    numbers of pools. Pools without a finite quota are not in `quota`."""
+    """The sums over all pools that a reader may see. Amounts are GPUs; `pools` and `subpools` are numbers of
+    pools. Pools without a finite quota are not in `quota`."""
 
     pools: int
     subpools: int
-    unlimited_pools: int
     quota: int
     used: int
     bar: UsageBar
@@ -100,8 +99,7 @@ _TOTALS = f"""
             draining + CASE WHEN is_unlimited THEN 0 ELSE GREATEST(own - quota_of_own, 0) END AS draining
         FROM pool
     )
-    SELECT {{column}}, count(*), sum(count), count(*) FILTER (WHERE is_unlimited),
-        sum(guarantee) FILTER (WHERE NOT is_unlimited),
+    SELECT {{column}}, count(*), sum(count), sum(guarantee) FILTER (WHERE NOT is_unlimited),
         sum(total), sum(guaranteed), sum(total - guaranteed - over - draining), sum(over), sum(draining),
         sum(GREATEST(guarantee - total, 0)) FILTER (WHERE NOT is_unlimited)
     FROM bar GROUP BY GROUPING SETS (({{key}}))
@@ -122,7 +120,7 @@ def bars_of_clusters(actor: Actor, parts: Mapping[int, frozenset[str]]) -> dict[
     }
 
 
-_NOTHING = PlatformTotals(0, 0, 0, 0, 0, UsageBar())
+_NOTHING = PlatformTotals(0, 0, 0, 0, UsageBar())
 
 
 def _read_totals(actor: Actor, key: str, parts: Mapping[int, frozenset[str]]) -> dict[int | None, PlatformTotals]:
@@ -145,8 +143,6 @@ def _read_totals(actor: Actor, key: str, parts: Mapping[int, frozenset[str]]) ->
 
 
 def _totals_of(sums: Iterable[Any]) -> PlatformTotals:
-    pools, subpools, unlimited, quota, used, guaranteed, low, over, draining, free = (
-        int(number or 0) for number in sums
-    )
+    pools, subpools, quota, used, guaranteed, low, over, draining, free = (int(number or 0) for number in sums)
     bar = UsageBar(guaranteed=guaranteed, low_inside=low, free=free, over_quota=over, draining=draining)
-    return PlatformTotals(pools, subpools, unlimited, quota, used, bar)
+    return PlatformTotals(pools, subpools, quota, used, bar)

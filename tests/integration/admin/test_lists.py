@@ -130,7 +130,7 @@ def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) ->
     trees = pool_tree.pool_trees(Pool.objects.visible_to(actor_named("root")).roots()).trees
     assert sums.bar == sum_bars(tree.head.bar for tree in trees)
     assert sums.used == sum(tree.head.total_usage for tree in trees) == 51
-    assert (sums.quota, sums.unlimited_pools, sums.subpools) == (160, 1, 3)
+    assert (sums.quota, sums.subpools) == (160, 3)
     assert (sums.bar.over_quota, sums.bar.draining) == (4, 6 + 8)
 
 

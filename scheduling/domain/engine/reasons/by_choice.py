@@ -74,7 +74,6 @@ def combined_reason(lines: Sequence[tuple[str, Reason]]) -> Reason:
         message=f"{message}.",
         remedies=remedies,
         needs_all_remedies=len(remedies) == 1,
-        by_choice=tuple((line.name, line.reason) for line in nearest),
     )
 
 

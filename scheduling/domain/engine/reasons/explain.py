@@ -33,8 +33,8 @@ MAX_HOLDERS = 16
 @dataclass(frozen=True, slots=True)
 class Reason:
     """`queue` is the blocking node of the tree; `limit` names its number that blocks. `needs_all_remedies`: the gang
-    starts only with all remedies together; otherwise one of them is enough. `by_choice`: of a gang that may use several
-    flavors, the reason of each after its name, the nearest first; the other fields are those of the nearest."""
+    starts only with all remedies together; otherwise one of them is enough. Of a gang that may use several flavors
+    the message names each, and the other fields are those of the nearest."""
 
     code: str
     message: str
@@ -46,7 +46,6 @@ class Reason:
     remedies: tuple[Remedy, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     needs_all_remedies: bool = True
-    by_choice: tuple[tuple[str, Reason], ...] = ()
 
     @property
     def unblock(self) -> tuple[str, ...]:
