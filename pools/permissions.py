@@ -5,7 +5,7 @@ from __future__ import annotations
 from pools.domain.errors import Forbidden, NotFound
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.names import split_name
-from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed, may_as_owner
 from pools.models import Pool
 
 _NEEDED = {
@@ -30,11 +30,23 @@ def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_
 
 def require_own_account(actor: Actor) -> None:
     """Refuse a token with fewer roles than its owner: where news of all the owner's work goes is not its business, and
-    would stay changed after its end."""
+    would stay changed after its end; nor is what its owner has saved and read."""
     if not actor.sees_own_account:
         raise Forbidden(
-            f"The token {actor.token} has only some roles of {actor.username}: it changes neither the mail address and "
-            "the notices of the account nor its targets of notices. Log in as the user, or with a token of all roles."
+            f"The token {actor.token} has only some roles of {actor.username}: of the account it changes neither the "
+            "mail address, the notices and their targets, nor the saved views and what was read of the inbox. Log in "
+            "as the user, or with a token of all roles."
+        )
+
+
+def require_as_owner(actor: Actor, permission: Permission, pool: str) -> None:
+    """Refuse a token with fewer roles than the owner of an object of the top-level `pool`, unless its own roles give
+    `permission` there. The owner sees the object, so the error is always Forbidden."""
+    if not may_as_owner(actor, permission, pool):
+        needed = _NEEDED.get(permission, "osmo-admin").format(pool=pool)
+        raise Forbidden(
+            f"The token {actor.token} has only some roles of {actor.username}, and this needs {needed}. Log in as the "
+            "user, or with a token that has this role."
         )
 
 

@@ -11,7 +11,7 @@ from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest
-from pools.services.configuration.approvals import may_decide
+from pools.services.configuration.approvals import may_decide, may_withdraw
 
 
 def approval_state(row: ApprovalRequest) -> str:
@@ -78,5 +78,5 @@ def approval_body(row: ApprovalRequest, actor: Actor) -> ApprovalAnswer:
         "decided_at": row.decided_at,
         "decision_note": row.decision_note,
         "may_decide": is_waiting and may_decide(actor, row),
-        "may_withdraw": is_waiting and actor.username == row.requested_by,
+        "may_withdraw": is_waiting and may_withdraw(actor, row),
     }

@@ -110,3 +110,9 @@ def is_allowed(actor: Actor, permission: Permission, pool: str | None = None) ->
     if PLATFORM_VIEWER in actor.roles and permission in _PLATFORM_VIEWER:
         return True
     return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())
+
+
+def may_as_owner(actor: Actor, permission: Permission, pool: str) -> bool:
+    """Whether the owner of an object of the top-level `pool` may change it as its owner. Persons and their full tokens
+    always may, also after the loss of a role; a token with fewer roles needs one that gives `permission` there."""
+    return not actor.is_limited or is_allowed(actor, permission, pool)

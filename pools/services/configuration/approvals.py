@@ -24,10 +24,10 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.pools import DeletePool, PatchPool, PutPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Stale, Throttled, Violation
-from pools.domain.people.roles import SYSTEM, Actor, is_allowed
+from pools.domain.people.roles import SYSTEM, Actor, is_allowed, may_as_owner
 from pools.locking import lock_approval, lock_user
 from pools.models import ApprovalRequest, Pool, User
-from pools.permissions import require_permission
+from pools.permissions import require_as_owner, require_permission
 from pools.services.changes.approval_check import approved
 from pools.services.changes.shown_effects import effect_in_transaction
 from pools.services.configuration.pools import delete_pool, patch_pool, put_pool
@@ -138,6 +138,11 @@ def may_decide(actor: Actor, row: ApprovalRequest) -> bool:
     return actor.username != row.requested_by and is_allowed(actor, row.permission, _pool_now(row))
 
 
+def may_withdraw(actor: Actor, row: ApprovalRequest) -> bool:
+    """Whether the actor may take this request back: the requester, with every token that could request the change."""
+    return actor.username == row.requested_by and may_as_owner(actor, row.permission, _pool_now(row))
+
+
 def _pool_now(row: ApprovalRequest) -> str:
     """The name that the pool of a request has now, by which people have their roles; that of then if it is gone."""
     known: str | None = getattr(row, "pool_now", None)
@@ -193,6 +198,7 @@ def withdraw(command: Withdraw, *, actor: Actor, description: str = "") -> Appro
     if row.requested_by != actor.username:
         message = f"Request {row.pk} is of {row.requested_by}, who alone can withdraw it. You can reject it instead."
         raise Forbidden(message, [Violation("", Fault.NOT_REQUESTER, message)])
+    require_as_owner(actor, row.permission, _pool_now(row))
     with change(actor=actor, description=description):
         return _decide(_lock_waiting(row.pk), ApprovalState.WITHDRAWN, actor, description)
 

@@ -9,12 +9,14 @@ from pools.domain.people.roles import Actor
 from pools.domain.people.saved_views import MAX_VIEWS, normalize_query, saved_view_violations
 from pools.locking import lock_user
 from pools.models import SavedView
+from pools.permissions import require_own_account
 from pools.selectors.saved_views import no_such_view
 
 
 def save_view(command: SaveView, *, actor: Actor, description: str = "") -> SavedView:
     """Save these filters of a list under a name; a view of this name and list is replaced. Raises BadInput (name,
-    filters), Conflict (too many views)."""
+    filters), Conflict (too many views), Forbidden (a token with fewer roles than its owner)."""
+    require_own_account(actor)
     page, name, kept = command.page, command.name.strip(), normalize_query(command.query)
     if found := saved_view_violations(name, kept):
         raise BadInput.of(found)
@@ -33,7 +35,8 @@ def save_view(command: SaveView, *, actor: Actor, description: str = "") -> Save
 
 
 def delete_view(command: DeleteView, *, actor: Actor, description: str = "") -> None:
-    """Delete one of the actor's views. Raises NotFound."""
+    """Delete one of the actor's views. Raises NotFound, Forbidden as :func:`save_view`."""
+    require_own_account(actor)
     mine = SavedView.objects.filter(owner__username=actor.username, page=command.page, name=command.name)
     with change(actor=actor, description=description):
         gone, _ = mine.delete()

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from pools.database.transactions import change, database_time
 from pools.domain.errors import BadInput, Conflict, DomainError, Fault, NotFound, Violation
 from pools.domain.gpu_quota.pool_settings import gpu_namespace_of
-from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.people.roles import Actor, Permission, is_allowed, may_as_owner
 from pools.locking import lock_namespaces, lock_pool_tree, lock_pool_trees
 from pools.models import Backend, Pool
-from pools.permissions import require_permission
+from pools.permissions import require_as_owner, require_permission
 from scheduling.domain.changes.workflows import CancelWorkflow, EndWorkflow, TagWorkflow
 from scheduling.domain.observed.observed_object import ObservedAction, observed_obstacle
 from scheduling.domain.receipts.causes import EndCause, InterruptionFacts
@@ -138,16 +138,25 @@ def tag_workflow(command: TagWorkflow, *, actor: Actor, description: str = "") -
 
 def may_cancel(actor: Actor, workflow: Workflow) -> bool:
     """Whether :func:`cancel_workflow` allows this actor."""
-    own = actor.user_id is not None and workflow.submitted_by_id == actor.user_id
-    return own or is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
+    root = workflow.root_pool.name
+    if _is_own(actor, workflow):
+        return may_as_owner(actor, Permission.POOL_SUBMIT, root)
+    return is_allowed(actor, Permission.POOL_MANAGE_WORK, root)
 
 
 def require_own_or_manage(actor: Actor, name: str) -> Workflow:
-    """The workflow, if the actor owns it or is an admin of its pool. Raises NotFound, Forbidden."""
+    """The workflow, if the actor owns it (through a token with fewer roles: and may submit to its pool) or is an admin
+    of its pool. Raises NotFound, Forbidden."""
     workflow = get_visible_workflow(actor, name)
-    if not may_cancel(actor, workflow):
+    if _is_own(actor, workflow):
+        require_as_owner(actor, Permission.POOL_SUBMIT, workflow.root_pool.name)
+    else:
         require_permission(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
     return workflow
+
+
+def _is_own(actor: Actor, workflow: Workflow) -> bool:
+    return actor.user_id is not None and workflow.submitted_by_id == actor.user_id
 
 
 def require_manage(actor: Actor, name: str) -> Workflow:
