@@ -8,7 +8,8 @@ needs a transaction in which it could (:mod:`pools.domain.page_addresses`).
 A `Change` holds the operation and the texts of its pages; a `Preview` holds the other contents of the pages: one for
 changes of a pool's tree, one for changes of a cohort, one for all other objects. The preview is a dry run of the very
 service that the confirmation calls. The confirmation carries the version and the fingerprint of the state that the
-preview was made from; if that state has changed meanwhile, the answer is a new preview and not the change. After a
+preview was made from; if that state has changed meanwhile, the answer is a new preview and not the change. The service
+compares it again under its locks, where no version does (:mod:`pools.services.changes.seen_state`). After a
 refusal the form appears again with its input.
 """
 
@@ -32,6 +33,7 @@ from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, RuleName, Stale, Violation
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.services.changes.dry_run import EffectAnswer, warnings_of
+from pools.services.changes.seen_state import confirming_seen
 from pools.services.changes.shown_effects import confirmed_effect, confirming, previewing, shown_command
 from pools.services.configuration.approvals import request_approval
 
@@ -422,13 +424,13 @@ class ConfirmFlow(Generic[ResultT]):
         return HttpResponseRedirect(found["address"])
 
     def _make_confirmed(self, form: ChangeForm, sent: _Input, mark: done_changes.Making, *, asks: bool) -> HttpResponse:
-        preview = self.change.preview
-        if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
+        if form.cleaned_data["seen"] != self._mark_now():
             return self._end_of_same(sent, mark) or self._redirect_to_preview(form, sent, is_repeated=True)
         try:
             command, actor, note = self.change.command(form), actor_of(self.request), form.cleaned_data["description"]
             with (
                 confirming(shown_command(command), actor),
+                confirming_seen(form.cleaned_data["seen"], self._mark_now),
                 confirmed_effect(command, actor=actor, title=self.change.title, description=note),
             ):
                 result = self._make(form, form.cleaned_data["version"])
@@ -452,6 +454,10 @@ class ConfirmFlow(Generic[ResultT]):
         if self.change.danger:
             done_changes.keep_done(actor_of(self.request), self._form_address, done_changes.GONE, done)
         return HttpResponseRedirect(address)
+
+    def _mark_now(self) -> str:
+        """The mark of the present state."""
+        return self.change.preview.fingerprint(self.change.preview.current_state())
 
     def _make(self, form: ChangeForm, version: int | None) -> ResultT:
         """Make the change of a valid form; also the operation of its dry run."""

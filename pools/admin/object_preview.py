@@ -12,6 +12,7 @@ from pools.admin.effect_tables import changed_fields, value_text
 from pools.domain.field_changes import field_changes
 from pools.domain.people.roles import Actor
 from pools.services.changes.dry_run import EffectAnswer, read_effect, warnings_of
+from pools.services.changes.seen_state import mark_of
 
 CONFIGS = "configs"
 """The key of a state that has the configuration; the other keys are facts for the messages."""
@@ -21,7 +22,7 @@ CONFIGS = "configs"
 class ObjectPreview(Generic[ResultT]):
     """The preview of a change of one object. `read_state` returns its configuration under :data:`CONFIGS` (None without
     an object) and further facts; `label_of` names a path of the configuration and `value_of` its values, `messages` say
-    the effect of the change, and `tables` are further tables. `mark_of` a state identifies it where no version does."""
+    the effect of the change, and `tables` are further tables."""
 
     form_template: ClassVar[str] = "osmo/change_form.html"
     effect_template: ClassVar[str] = "osmo/change_effect.html"
@@ -33,7 +34,6 @@ class ObjectPreview(Generic[ResultT]):
     warnings: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]] | None = None
     value_of: Callable[[str, Any], str] = value_text
     tables: Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]] | None = None
-    mark_of: Callable[[dict[str, Any]], str] | None = None
     form_words: Mapping[str, Any] = field(default_factory=dict)
 
     def form_context(self) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class ObjectPreview(Generic[ResultT]):
         return self.read_state()
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
-        """The mark of the state; empty where the version of the object is enough."""
-        return "" if state is None or self.mark_of is None else self.mark_of(state)
+        """The mark of the configuration."""
+        return mark_of(state and state[CONFIGS])
 
 
 def form_label(form_class: type[ChangeForm]) -> Callable[[str], str]:

@@ -7,7 +7,6 @@ differ are locked and written.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
@@ -24,7 +23,7 @@ from pools.domain.changes.pools import DeletePool, PutPools
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import CreateUser, GrantRole, RevokeRole
 from pools.domain.configuration.ownership import GitOwner, OwnedKind, OwnerKind
-from pools.domain.errors import Busy, Conflict, DomainError, Fault, Stale, Violation
+from pools.domain.errors import Busy, Conflict, DomainError, Fault, Violation
 from pools.domain.people.roles import PLATFORM_ADMIN, Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import (
@@ -40,6 +39,7 @@ from pools.permissions import require_platform
 from pools.services.changes.approval_check import approved
 from pools.services.changes.dry_run import read_effect, warnings_of
 from pools.services.changes.ownership import applying, forget_owners, set_owners
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.changes.shown_effects import ShownChange
 from pools.services.configuration.backends import delete_backend, put_backend
 from pools.services.configuration.cohorts import delete_cohort, put_cohort
@@ -71,7 +71,7 @@ class ApplyOptions:
     """`source` names the repository or file in messages, `commit` its state. `owner` GIT: the objects of the files are
     Git's from then on; ADMIN: they are the admins'. `prune`: objects that `source` owns and no file has are removed.
     `is_reviewed`: a second person has seen the files, as in Git, so nothing needs a further approval. `reason` stands
-    in the audit trail. `seen` is the mark of the objects that a person saw in the preview; other objects are Stale."""
+    in the audit trail."""
 
     source: str
     commit: str = ""
@@ -79,7 +79,6 @@ class ApplyOptions:
     prune: bool = False
     is_reviewed: bool = True
     reason: str = ""
-    seen: str = ""
 
     @property
     def description(self) -> str:
@@ -131,8 +130,7 @@ def apply_configuration(*, actor: Actor, files: ConfigurationFiles, options: App
                 "The installation was changed while the files were compared; nothing was written, try again.",
                 retry_after=RETRY_AFTER,
             )
-        if options.seen and options.seen != mark_of_objects(_state(present)):
-            raise Stale("The objects of the import were changed meanwhile. Read the preview again.")
+        require_as_seen()
         writer = _Writer(actor, options, files, present)
         with applying(options.source), approved() if options.is_reviewed else nullcontext():
             writer.write()
@@ -176,12 +174,6 @@ def shown_files(files: ConfigurationFiles, options: ApplyOptions) -> ShownChange
 def read_changing_objects(files: ConfigurationFiles, options: ApplyOptions) -> dict[str, Any]:
     """The present forms of the objects that :func:`apply_configuration` would change, by section and name."""
     return _state(compare_configuration(files, options))
-
-
-def mark_of_objects(state: Mapping[str, Any] | None) -> str:
-    """A short text that is another one where these objects differ."""
-    text = json.dumps(state, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _state(comparison: Comparison) -> dict[str, Any]:

@@ -4,7 +4,6 @@ admins."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pools.domain.configuration.ownership import OwnerKind
@@ -23,14 +22,10 @@ from scheduling.services.configuration import (
 SOURCE = "page Import"
 
 
-def import_configuration(
-    command: ImportConfiguration, *, actor: Actor, description: str = "", seen: str = ""
-) -> AppliedConfiguration:
+def import_configuration(command: ImportConfiguration, *, actor: Actor, description: str = "") -> AppliedConfiguration:
     """Create and change the objects, all or nothing. Raises as :func:`apply_configuration`; faults have the file and
-    line of the source. What needs the approval of a second person is refused. `seen` is the mark of the objects as the
-    preview showed them; empty before a person has seen one."""
-    options = replace(_options_of(command, description), seen=seen)
-    return apply_configuration(actor=actor, files=_files_of(command), options=options)
+    line of the source. What needs the approval of a second person is refused."""
+    return apply_configuration(actor=actor, files=_files_of(command), options=_options_of(command, description))
 
 
 def effect_of_import(command: ImportConfiguration, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:

@@ -34,8 +34,10 @@ from pools.domain.quota.stored_quotas import rows_from_stored
 from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, NO_LIMIT, UNLIMITED
 from pools.models import Cohort
 from pools.permissions import require_platform
+from pools.representations.cohort import cohort_body
 from pools.selectors.quotas.quota_tree import read_quota_view
 from pools.services.changes.dry_run import EffectAnswer, warnings_of
+from pools.services.changes.seen_state import mark_of
 from pools.services.configuration.cohort_effects import effect_on_cohort
 from pools.services.configuration.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
 
@@ -72,12 +74,14 @@ class CohortPreview(Generic[ResultT]):
             "is_unchanged": not nodes and not effect["changes"],
         }
 
-    def current_state(self) -> None:
-        """None: the version of the cohort is enough to notice another change."""
+    def current_state(self) -> dict[str, Any] | None:
+        """The cohort as the API shows it."""
+        row = Cohort.objects.filter(name=self.name).first()
+        return {**cohort_body(row)} if row else None
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
-        """Empty: the version of the cohort is enough to notice another change."""
-        return ""
+        """The mark of the nodes right below; the version of the cohort says the rest."""
+        return mark_of(state and [state["cohorts"], state["pools"]])
 
     def _children(self) -> list[dict[str, Any]]:
         """The GPUs that each cohort and pool right below adds to the subtree; -1 where a child is unlimited."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar
 
 from django.forms import FileField, FileInput
@@ -149,17 +148,14 @@ def import_quotas_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
 def _respond(
     admin: PolicyAdmin, request: HttpRequest, pool: Pool | None, quotas: Mapping[str, object], **texts: Any
 ) -> HttpResponse:
-    """The pages of these quotas; `texts` are fields of its :class:`Change`. The change is made for the versions that
-    the preview has shown."""
+    """The pages of these quotas; `texts` are fields of its :class:`Change`."""
     command = ResizeSubpools(quotas=quotas)
-    seen = dict(part.rsplit(":", 1) for part in typed_input(request).get("seen", "").split() if ":" in part)
-    versions = {name: int(version) for name, version in seen.items() if version.isdecimal() and len(version) < 18}
     change = Change(
         button="Save the quotas",
         breadcrumbs=pool_breadcrumbs(pool),
         preview=QuotasPreview(actor=actor_of(request), pool=pool, command=command),
         command=lambda _: command,
-        service=partial(resize_subpools, expected_versions=versions),
+        service=resize_subpools,
         success_message=_success_message,
         **texts,
     )

@@ -188,7 +188,6 @@ class UserAdmin(PolicyAdmin):
         return ConfirmFlow(self, request, change).respond()
 
     def _roles_page(self, request: HttpRequest, user: User) -> HttpResponse:
-        seen = typed_input(request).get("seen", "")
         change = Change(
             title=f"Roles of {user.username}",
             button="Save the roles",
@@ -196,7 +195,7 @@ class UserAdmin(PolicyAdmin):
             form_class=partial(UserRolesForm, SetRoles, {"username": user.username}),
             initial={"roles": sorted(user.as_actor().roles)},
             preview=_preview(actor_of(request), partial(_roles_state, user.username)),
-            service=partial(set_roles, expected_roles=seen.split()[1:] if seen else None),
+            service=set_roles,
             success_message=f"The roles of {user.username} were changed; the change applies from the next request.",
             success_url=_user_url(user),
         )
@@ -272,7 +271,6 @@ def _preview(actor: Actor, read_state: Callable[[], dict[str, Any]]) -> ObjectPr
         messages=_messages,
         warnings=partial(_warnings, actor.username),
         tables=_tables,
-        mark_of=_mark,
         form_words={"script": script_media("picker")},
     )
 
@@ -287,10 +285,6 @@ def _new_user_state(username: str) -> dict[str, Any]:
 def _roles_state(username: str) -> dict[str, Any]:
     roles = sorted(User.objects.get(username=username).as_actor().roles)
     return {CONFIGS: dict.fromkeys(roles, "held"), "username": username}
-
-
-def _mark(state: dict[str, Any]) -> str:
-    return "" if state[CONFIGS] is None else " ".join(["roles", *sorted(state[CONFIGS])])
 
 
 def _tables(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

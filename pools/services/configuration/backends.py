@@ -31,6 +31,7 @@ from pools.permissions import require_platform
 from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.services.changes.observed_work import queue_warnings
 from pools.services.changes.rows import update_columns
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.configuration.cluster_credentials import put_cluster, read_credential
 from pools.services.gpu_quota.gpu_allocations import release_backend_pods
 from pools.signals import node_labels_requested, overfull_nodes_requested, workflows_on_nodes_requested
@@ -64,6 +65,7 @@ def put_backend(
         lock_configuration()
         row = Backend.objects.filter(name=name).first()
         _check_version(name, row, expected_version)
+        require_as_seen()
         changed = False
         if row is None:
             row = Backend.objects.create(name=name, kind=spec.kind, **_columns(spec))

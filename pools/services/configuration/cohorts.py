@@ -34,6 +34,7 @@ from pools.selectors.quotas.backend_capacity import read_capacities
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals, require_no_move_approvals
 from pools.services.changes.rows import update_columns
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.configuration.cohort_cycles import mark_cycles
 from pools.services.configuration.config_history import record_revision
 from pools.services.configuration.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
@@ -105,6 +106,7 @@ def delete_cohort(
         _check_version(name, row, expected_version)
         pools = lock_pool_trees(list(row.pools.values_list("pk", flat=True)))
         lock_cohort_trees([row.pk])
+        require_as_seen()
         children = list(row.children.order_by("name"))
         if (children or pools) and not command.orphan:
             raise _children_conflict(name, children, pools)

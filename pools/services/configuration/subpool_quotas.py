@@ -12,7 +12,6 @@ from pools.database.transactions import change
 from pools.domain.approvals import ApprovalNeeded
 from pools.domain.changes.subpools import ResizeSubpools
 from pools.domain.configuration.pool_flavors import FlavorsAsked, read_subpool_quota, sums_violations
-from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, Violation, joined_messages
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission
@@ -25,6 +24,7 @@ from pools.permissions import get_visible_root, require_permission
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.services.changes.approval_check import require_no_subpool_approval
 from pools.services.changes.dry_run import EffectAnswer, read_effect, read_pool_tree
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.configuration.subpools import SubpoolResult, read_result
 
 MAX_QUOTAS = 1000
@@ -40,17 +40,11 @@ class QuotasResult:
     warnings: tuple[str, ...] = ()
 
 
-def resize_subpools(
-    command: ResizeSubpools,
-    *,
-    actor: Actor,
-    description: str = "",
-    expected_versions: Mapping[str, int] | None = None,
-) -> QuotasResult:
+def resize_subpools(command: ResizeSubpools, *, actor: Actor, description: str = "") -> QuotasResult:
     """Give ACTIVE subpools these quotas (canonical name → quota as of `resize_subpool`), all of them or none.
 
     A subpool that has its quota already is left alone, with the end of a temporary quota; a changed quota is lasting.
-    Raises NotFound or Forbidden for a pool, Stale for a version of `expected_versions`, BadInput or Conflict with every
+    Raises NotFound or Forbidden for a pool, Stale, BadInput or Conflict with every
     fault of every subpool (path `quotas.NAME`), and Conflict for a quota that needs the approval of a second person:
     such changes are requested one by one.
     """
@@ -66,9 +60,7 @@ def resize_subpools(
             row.name: row
             for row in Pool.objects.filter(parent__in=locked.values(), name__in=quotas).select_related("usage")
         }
-        for name, seen in sorted((expected_versions or {}).items()):
-            if name in quotas:
-                check_version(name, seen, rows[name].version if name in rows else None)
+        require_as_seen()
         balances = {balance.name: balance for balance in read_balances(locked.values()).values()}
         parsed, faults = _read_quotas(quotas, locked, rows, balances)
         if faults:

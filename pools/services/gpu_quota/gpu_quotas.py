@@ -22,6 +22,7 @@ from pools.locking import lock_namespace
 from pools.models import GpuQuota, GpuUsageSample
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.gpu_quota.gpu_quota_conditions import update_conditions
 
 SAMPLE_RETENTION = timedelta(days=30)
@@ -45,6 +46,7 @@ def put_gpu_quota(
         facts = lock_namespace(namespace)
         row = facts.quota
         _check_version(namespace, row, expected_version)
+        require_as_seen()
         if row is not None and row.source != "api":
             raise _other_owner_conflict(row)
         _store(facts, gpu_quota_spec_body(parsed))

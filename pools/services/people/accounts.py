@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from pools.database.transactions import change
 from pools.domain.changes.users import GrantRole, RevokeRole, SetActive, SetRoles
-from pools.domain.errors import BadInput, NotFound, Stale
+from pools.domain.errors import BadInput, NotFound
 from pools.domain.people.roles import Actor
 from pools.locking import lock_user
 from pools.models import User
 from pools.permissions import require_platform
+from pools.services.changes.seen_state import require_as_seen
 from pools.services.people.users import grant_role, require_another_admin, revoke_role, role_violations
 
 
-def set_roles(
-    command: SetRoles,
-    *,
-    actor: Actor,
-    expected_roles: Collection[str] | None = None,
-    description: str = "",
-) -> None:
-    """Give a user exactly these roles, all or none. `expected_roles` are the roles that the caller read before.
-
-    Raises Stale if the user's roles differ from `expected_roles`, and BadInput with every role that does not exist."""
+def set_roles(command: SetRoles, *, actor: Actor, description: str = "") -> None:
+    """Give a user exactly these roles, all or none. Raises BadInput with every role that does not exist, and Stale."""
     require_platform(actor)
     username, roles = command.username, set(command.roles)
     with change(actor=actor, description=description):
         held = _lock_account(username).as_actor().roles
-        if expected_roles is not None and held != set(expected_roles):
-            raise Stale(f"The roles of {username} were changed meanwhile. Read them again.")
+        require_as_seen()
         if unknown := role_violations(command.roles, held=held):
             raise BadInput.of(unknown)
         for role in sorted(roles - held):

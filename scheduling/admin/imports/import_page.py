@@ -20,6 +20,7 @@ from scheduling.history.traces.forms.sacct import ADVICE as HISTORY_COMMAND
 from scheduling.moving_in.options import REPORT_FILE
 from scheduling.moving_in.report import report_text
 from scheduling.moving_in.result import ImportResult
+from scheduling.services.configuration_import import import_configuration
 
 TITLE: Final = "Import"
 COMMANDS: Final = {
@@ -72,7 +73,7 @@ class ImportAdmin(PolicyAdmin):
             breadcrumbs=[("Home", reverse("admin:index"))],
             form_class=preview.make_form,
             preview=preview,
-            service=preview.import_seen,
+            service=import_configuration,
             success_message=success_message,
             success_url=reverse("admin:pools_pool_changelist"),
         )

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 from pools.admin.effect_tables import changed_fields, value_text
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.field_changes import field_changes
-from pools.domain.people.roles import Actor
 from pools.domain.values.counting import counted
 from pools.services.changes.dry_run import EffectAnswer
+from pools.services.changes.seen_state import mark_of
 from scheduling.admin.imports.form import FormFacts, ImportForm
 from scheduling.configuration.bodies import SECTION_BY_KEY, USERS
 from scheduling.configuration.texts import object_text
@@ -19,8 +19,8 @@ from scheduling.domain.changes.configuration import ImportConfiguration
 from scheduling.domain.list_columns import IMPORTED_COLUMNS, REPORT_COLUMNS
 from scheduling.moving_in.report import TITLES
 from scheduling.moving_in.result import ImportResult, PartOutcome
-from scheduling.services.configuration import AppliedConfiguration, mark_of_objects
-from scheduling.services.configuration_import import effect_of_import, import_configuration, objects_of_import
+from scheduling.services.configuration import AppliedConfiguration
+from scheduling.services.configuration_import import effect_of_import, objects_of_import
 
 MOST_OBJECTS: Final = 100
 MOST_LINES: Final = 60
@@ -113,12 +113,7 @@ class ImportPreview:
 
     def fingerprint(self, state: dict[str, Any] | None) -> str:
         """A mark of these objects."""
-        return mark_of_objects(state)
-
-    def import_seen(self, command: ImportConfiguration, *, actor: Actor, description: str) -> AppliedConfiguration:
-        """The import, where the objects are still as the person saw them."""
-        seen = self.forms[0].cleaned_data["seen"]
-        return import_configuration(command, actor=actor, description=description, seen=seen)
+        return mark_of(state)
 
 
 def success_message(result: AppliedConfiguration) -> str:
