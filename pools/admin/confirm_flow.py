@@ -370,6 +370,7 @@ class ConfirmFlow(Generic[ResultT]):
     def _preview_page(self, form: ChangeForm, sent: _Input) -> HttpResponse:
         change, preview = self.change, self.change.preview
         results: list[ResultT] = []
+        notice = _CHANGED_MEANWHILE if NOTICE in self.request.GET else ""
         try:
             with previewing(shown_command(change.command(form)), actor_of(self.request)):
                 effect = preview.dry_run(lambda: results.append(self._make(form, None)))
@@ -392,7 +393,7 @@ class ConfirmFlow(Generic[ResultT]):
             preview.effect_template,
             form,
             form_address=self._form_address,
-            notice=_CHANGED_MEANWHILE if NOTICE in self.request.GET else "",
+            notice=notice,
             effect=effect,
             approval_needs=needs,
             hidden=hidden,

@@ -189,6 +189,7 @@ def test_nobody_overwrites_what_they_have_not_seen(
     answer = ann.post(flow.address, of_ann, follow=True)
     assert flow.read() == made[0]
     text = _text(answer)  # type: ignore[arg-type]
+    assert "does not know the filter" not in text
     assert re.search("changed meanwhile|exists|has a quota already", text), text
 
 
