@@ -21,13 +21,19 @@ from scheduling.selectors.work.leaf_names import leaf_names_of
 
 
 def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
-    """The pending gangs that the reader may see, cluster by cluster; `GET /api/queue` has the same rows. A pool that
-    does not exist, or that the reader may not see, has no rows."""
+    """The pending gangs that the reader may see, cluster by cluster and pool by pool; `GET /api/queue` has the same
+    rows. A pool that does not exist, or that the reader may not see, has no rows."""
     actor = actor_of(request)
     filters = WholeQueueFilterSet(request, Workflow.objects.none())
     pool, user, me = filters.value("pool"), filters.value("user"), actor.username
     leaves = leaf_names_of(actor, pool) if pool else []
-    find = partial(list_waiting_gangs, actor, pools=leaves or ([pool] if pool else ()), users=[user] if user else ())
+    find = partial(
+        list_waiting_gangs,
+        actor,
+        pools=leaves or ([pool] if pool else ()),
+        users=[user] if user else (),
+        is_by_pool=True,
+    )
     if is_csv_request(request):
         return list_csv("queue", PENDING_COLUMNS, find(limit=MAX_CSV_ROWS)[0])
     number = parse_page_number(request.GET.get("page"))

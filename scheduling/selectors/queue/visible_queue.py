@@ -118,23 +118,33 @@ def list_waiting_gangs(
     workflows: Collection[str] = (),
     limit: int,
     offset: int = 0,
+    is_by_pool: bool = False,
 ) -> tuple[list[WaitingGang], bool]:
     """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
-    order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
-    name of its pool; :func:`scheduling.selectors.work.leaf_names.leaf_names_of` resolves names that users write),
-    `workflows` are ids; an empty filter means all."""
+    order of its next pass; with `is_by_pool`, those of a pool together, and of each of its leaves. `pools` are
+    canonical names of leaves (a shared leaf has the name of its pool;
+    :func:`scheduling.selectors.work.leaf_names.leaf_names_of` resolves names that users write), `workflows` are ids; an
+    empty filter means all."""
     found: list[tuple[_QueueReader, PendingGang]] = []
     passed = 0
     for backend in _all_backends():
         queue = pending_queues().get_exact(backend, pools=pools)
         reader = _QueueReader(actor, queue, backend.namespace)
-        for entry in reader.select(pools, users, workflows):
+        gangs = reader.select(pools, users, workflows)
+        for entry in _by_pool(gangs) if is_by_pool else gangs:
             passed += 1
             if passed > offset + limit:
                 return _render(found), True
             if passed > offset:
                 found.append((reader, entry))
     return _render(found), False
+
+
+def _by_pool(gangs: Iterable[PendingGang]) -> list[PendingGang]:
+    """The first pool of the next pass first, and in it the first leaf: positions, which count in a leaf, rise."""
+    found = list(gangs)
+    seen = {name: place for place, gang in enumerate(reversed(found)) for name in (gang.ownership.root, gang.queue)}
+    return sorted(found, key=lambda gang: (-seen[gang.ownership.root], -seen[gang.queue]))
 
 
 def _all_backends() -> list[Backend]:
