@@ -46,6 +46,12 @@ def split_name(name: str) -> PoolPath:
     return PoolPath(parent, subpool if separator else None)
 
 
+def readable_name(name: str) -> str:
+    """The name of a leaf where its pool does not stand beside it; of the shared queue its label on all pages."""
+    parent, leaf = split_name(name)
+    return f"{REMAINDER_LABEL} of {parent}" if leaf == SHARED_QUEUE else name
+
+
 def renamed_leaf(name: str, old: str, new: str) -> str:
     """The canonical name of a pool or subpool after the pool `old` is called `new`; other names stay."""
     parent, subpool = split_name(name)

@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain import audit_actions
 from pools.domain.configuration.pool_fields import POOL_FIELDS
+from pools.domain.names import readable_name
 from pools.domain.numbers import NUMBERS, POOL_NUMBERS, TREE_NUMBERS, NamedNumber
 from pools.domain.people.notices import first_sentence
 from pools.domain.quota import forest
@@ -138,7 +139,7 @@ def node_address(key: str) -> str:
 @register.filter
 def node_name(key: str) -> str:
     """The name of a node of the quota tree, by the node's key."""
-    return forest.display_name(key)
+    return readable_name(forest.display_name(key))
 
 
 @register.simple_tag
@@ -373,22 +374,10 @@ _QUOTA_CELL = '<td data-label="{}" class="oa-right{}"><a tabindex="-1" href="{}#
 @register.simple_tag
 def quota_cells(row: QuotaTreeRow, address: str) -> SafeString:
     """The numbers of a node of the quota tree, as cells that link to their explanations on the page of the node."""
-    held, total = row.numbers, row.totals
-    texts: dict[str, SafeString | str] = {
-        "quota": amount(total.quota),
-        "total_usage": amount(total.total_usage),
-        "borrowed": amount(held.borrowed),
-        "lent": amount(held.lent),
-        "can_start_now": amount(total.can_start_now),
-        "low_can_start_now": amount(total.low_can_start_now),
-        "pending": signed(row.pending),
-        "subtree_quota": amount(held.subtree_quota),
-        "usage": amount(held.usage),
-        "available": amount(held.available),
-        "lendable": amount(held.lendable),
-        "debt": format_html('<span class="oa-negative">{}</span>', amount(row.debt)) if row.debt else "0",
-        "weighted_share": row.share,
-    }
+    texts: dict[str, SafeString | str] = {key: amount(value) for key, value in row.amounts.items()}
+    texts["weighted_share"] = row.share
+    if row.debt:
+        texts["debt"] = format_html('<span class="oa-negative">{}</span>', amount(row.debt))
     return format_html_join(
         "\n",
         _QUOTA_CELL,

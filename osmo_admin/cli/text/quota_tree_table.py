@@ -8,6 +8,7 @@ from typing import Any
 from osmo_admin.cli.base.tables import NOT_IN_THE_FILE, PreformattedCell, Table, build_table, format_cell, headings
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from pools.domain.list_columns import NODE_COLUMNS
+from pools.domain.names import readable_name
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import LIMIT_KEYS
 
@@ -32,7 +33,7 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
     rows = []
     for prefix, node in draw_tree(listed):
         numbers = node_numbers(node, resource)
-        name = PreformattedCell(f"{prefix}{node['name']}{'' if node['active'] else ' (cycle)'}")
+        name = PreformattedCell(f"{prefix}{readable_name(node['name'])}{'' if node['active'] else ' (cycle)'}")
         rows.append(
             [
                 name,

@@ -15,10 +15,14 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
 from pools.admin.confirm_flow import change_paths
+from pools.domain.columns import number_column
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.list_columns import FLAVOR_QUOTA_COLUMNS, NODE_COLUMNS
+from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.people.roles import Permission, is_allowed
+from pools.domain.values.amounts import as_json
 from pools.models import AuditEntry, Cohort, Pool
+from pools.representations.csv_files import csv_response, is_csv_request
 from pools.selectors.quotas import quota_pages
 from pools.selectors.quotas.degraded import capacity_warnings
 from pools.services.changes.ownership import find_owner
@@ -83,13 +87,16 @@ class CohortAdmin(PolicyAdmin):
         actor, query = actor_of(request), request.GET
         tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
         name = query.get("q", "").strip().lower()[: forms.MAX_TEXT_LENGTH]
+        shown = tree.matching(name) if name else tree
+        if is_csv_request(request):
+            return _tree_file(shown)
         return self.render_page(
             request,
             "osmo/quota_tree.html",
             title="Quota tree",
             columns=NODE_COLUMNS,
             script=forms.script_media("quota-tree") + forms.script_media("columns"),
-            tree=tree.matching(name) if name else tree,
+            tree=shown,
             filter_name=name,
             filter_form=TreeFilterForm(None, initial={"q": name}),
             has_nodes=bool(tree.rows),
@@ -104,11 +111,11 @@ class CohortAdmin(PolicyAdmin):
         cohort = Cohort.objects.filter(name=name).first() if kind == "cohort" else None
         entries = AuditEntry.objects.visible_to(actor).filter(object=f"{kind}/{name}").order_by("-id")
         owner = find_owner(OwnedKind(kind), name) if kind in {OwnedKind.COHORT, OwnedKind.POOL} else None
-        above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
+        above = [(each.title, _node_url(each.key, each.name)) for each in page.above]
         return self.render_page(
             request,
             "osmo/quota_node.html",
-            title=name,
+            title=page.row.node.title,
             crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
             page=page,
             columns=NODE_COLUMNS,
@@ -119,6 +126,18 @@ class CohortAdmin(PolicyAdmin):
             git_owner_note="Change it in that file; it is read-only here.",
             may_write=cohort is not None and owner is None and is_allowed(actor, Permission.PLATFORM_WRITE),
         )
+
+
+def _tree_file(tree: quota_pages.QuotaTreePage) -> HttpResponse:
+    """The rows of the page, folded ones included, with the columns that it hides at first."""
+    numbers = (*(tree.rows[0].amounts if tree.rows else ()), "weighted_share")
+    columns = [*NODE_COLUMNS, "parent", *(number_column(TREE_NUMBERS[key]).key for key in numbers)]
+    titles = {row.node.key: row.node.title for row in tree.rows}
+    lines = [
+        [row.node.title, row.node.kind, titles.get(row.parent or ""), *map(as_json, row.amounts.values()), row.share]
+        for row in tree.rows
+    ]
+    return csv_response("quota-tree", columns, lines)
 
 
 def _node_url(key: str, name: str) -> str:

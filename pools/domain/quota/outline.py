@@ -40,6 +40,16 @@ class OutlineNode:
     is_explicit: bool = True
     maximum: Gpus = UNLIMITED
 
+    @property
+    def label(self) -> str:
+        """Its name below its parent."""
+        return names.REMAINDER_LABEL if self.kind is NodeKind.SHARED else self.name
+
+    @property
+    def title(self) -> str:
+        """Its name alone."""
+        return names.readable_name(self.name)
+
 
 Outline = Sequence[OutlineNode]
 

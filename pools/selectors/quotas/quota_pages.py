@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -70,6 +70,25 @@ class QuotaTreeRow:
         return any((self.totals.quota, self.totals.total_usage, self.numbers.subtree_quota, self.pending))
 
     @property
+    def amounts(self) -> Mapping[str, Amount]:
+        """The numbers of a row by their keys in `TREE_NUMBERS`, as pages and files order them."""
+        held, total = self.numbers, self.totals
+        return {
+            "quota": total.quota,
+            "total_usage": total.total_usage,
+            "borrowed": held.borrowed,
+            "lent": held.lent,
+            "can_start_now": total.can_start_now,
+            "low_can_start_now": total.low_can_start_now,
+            "pending": self.pending,
+            "subtree_quota": held.subtree_quota,
+            "usage": held.usage,
+            "available": held.available,
+            "lendable": held.lendable,
+            "debt": self.debt,
+        }
+
+    @property
     def kind_segment(self) -> str:
         """The first part of the address of the node's page."""
         return kind_segment_of(self.node.key)
@@ -90,7 +109,7 @@ class QuotaTreePage:
     def matching(self, text: str) -> QuotaTreePage:
         """The nodes whose names contain the text, with the nodes above and below them, all expanded."""
         by_key = {row.node.key: row for row in self.rows}
-        named = {row.node.key for row in self.rows if text in row.node.name}
+        named = {row.node.key for row in self.rows if text in f"{row.node.name} {row.node.title.lower()}"}
         kept = set(named)
         for row in self.rows:  # parents come before their children
             if row.parent in named:

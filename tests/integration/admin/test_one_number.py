@@ -100,7 +100,30 @@ def test_the_totals_of_pools_add_up(root: Client) -> None:
     submit_workflow("team-admin", gpus=6, username="root", priority="LOW", name="beyond-1")
     reconcile()
     words = _totals(root)
-    assert "Quota (GPUs) 160 Total in use 35 (31 of the quota + 4 beyond it) Unused quota 129" in words
+    assert "Quota (GPUs) 160 Total in use 35 (31 in quotas of pools + 4 over them) Unused quota 129" in words
+    assert "Over quota (preemptible) 7 (of each subpool)" in words
+
+
+def test_the_tree_has_a_file_with_the_numbers_and_names_of_the_page(root: Client) -> None:
+    """The part that all share has one name on all pages and in the files; its canonical name stays in addresses."""
+    rows = list(csv.DictReader(io.StringIO(root.get("/cohorts?format=csv").content.decode())))
+    nodes = {
+        name.replace("other--_shared", "Pool remainder (shared) of other"): row
+        for (_, name), row in _nodes(root).items()
+    }
+    assert {"org", "other", "other--x", "Pool remainder (shared) of other"} <= {row["node"] for row in rows}
+    assert {row["node"]: row["parent"] for row in rows}["other--x"] == "other"
+    for row in rows:
+        if (node := nodes.get(row["node"])) is not None:
+            for column, key in (("quota", "quota"), ("total_in_use", "total_usage"), ("lent_out", "lent")):
+                assert float(row[column]) == node[key], (row["node"], column)
+    one = root.get("/cohorts?format=csv&q=other--x").content.decode().splitlines()
+    assert [line.split(",")[0] for line in one] == ["node", "org", "other", "other--x"]
+    for page in ("/cohorts", "/cohorts?root=org", QUEUE, "/pools/other"):
+        assert ">Pool remainder (shared)<" in root.get(page).content.decode(), page
+    for page in ("/cohorts", "/pools/other--_shared/quota", "/pools/other/quota"):
+        words = re.sub(r"<[^>]+>", " ", root.get(page).content.decode())
+        assert "_shared" not in words and "Pool remainder (shared)" in words, page
 
 
 def _heads(text: str, table: str) -> list[str]:

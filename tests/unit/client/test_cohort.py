@@ -173,7 +173,7 @@ def test_the_tree_is_printed(osmo, stub):
         "corp",
         "├─ prod",
         "│  └─ prod",
-        "│     └─ prod--_shared",
+        "│     └─ Pool remainder (shared) of prod",
         "└─ labs",
         "alone",
     ]
@@ -183,7 +183,7 @@ def test_the_tree_is_printed(osmo, stub):
     assert (line["Can start now"], line["LOW can start now"], line["Fair-share usage"]) == ("1", "0", "286")
     assert line["GPUs"] == "███▓▓▓▓▓▒▒▒▒▒▒▒░"
     without = osmo.ok("cohort", "tree", "corp", "--no-leaves")
-    assert "_shared" not in without
+    assert "remainder" not in without
     assert stub.last.query == {"root": ["corp"]}
     assert "-" in osmo.ok("cohort", "tree", "--resource", "cpu").splitlines()[2]
 
