@@ -6,14 +6,14 @@ The states are bodies of the API (design, A2); amounts are whole GPUs, -1 is unl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.usage_bar import UsageBar
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.amounts import NO_LIMIT, gpu_words, gpus_text
 from pools.domain.values.counting import counted
 
 TreeSnapshot = Mapping[str, Any]
@@ -23,7 +23,8 @@ NOTHING: TreeSnapshot = {}
 @dataclass(frozen=True, slots=True)
 class NodeEffect:
     """One node before and after; None where it does not exist. `used` are the GPUs of running HIGH and NORMAL work, and
-    `bar` is the bar of pages after the change. `flavor`: the node as far as one flavor is concerned."""
+    `bar` is the bar of pages after the change. `flavor`: the node as far as one flavor is concerned; `parts` are the
+    flavors that count parts of shared GPUs."""
 
     label: str
     kind: str
@@ -36,6 +37,7 @@ class NodeEffect:
     used: int
     bar: UsageBar | None = None
     flavor: str = ""
+    parts: Collection[str] = ()
 
     @property
     def shown_label(self) -> str:
@@ -49,10 +51,13 @@ class NodeEffect:
 
 
 def node_effects(
-    before: TreeSnapshot | None, after: TreeSnapshot | None, bars: Mapping[str, UsageBar] | None = None
+    before: TreeSnapshot | None,
+    after: TreeSnapshot | None,
+    bars: Mapping[str, UsageBar] | None = None,
+    parts: Collection[str] = (),
 ) -> tuple[NodeEffect, ...]:
     """The pool, its remainder, and every subpool of either state by name, with the bars of these labels; after each of
-    them its flavors of which the quota changes."""
+    them its flavors of which the quota changes. `parts` are the flavors that count parts of shared GPUs."""
     old, new = before or NOTHING, after or NOTHING
     whole = NodeEffect(
         label=str(new.get("pool") or old.get("pool")),
@@ -76,7 +81,8 @@ def node_effects(
     ]
     found: list[NodeEffect] = []
     for node, (former, later) in zip(nodes, states, strict=True):
-        found += [replace(node, bar=(bars or {}).get(node.label)), *_flavor_nodes(node, former, later)]
+        whole = replace(node, bar=(bars or {}).get(node.label), parts=parts)
+        found += [whole, *_flavor_nodes(whole, former, later)]
     return tuple(found)
 
 
@@ -93,6 +99,7 @@ def _flavor_nodes(node: NodeEffect, old: TreeSnapshot | None, new: TreeSnapshot 
             available_after=after.get("available"),
             used=(after or before).get("used", 0),
             flavor=flavor,
+            bar=None,
         )
         if found.is_changed:
             yield found
@@ -150,23 +157,25 @@ def _node_messages(node: NodeEffect, nodes: tuple[NodeEffect, ...], draining: in
     ):
         return []  # its flavors say it
     if node.kind == "subpool" and node.state_after != node.state_before:
-        return _state_messages(node, name, draining, cancelled)
+        kinds = [each for each in nodes if each.flavor and each.label == node.label]
+        return _state_messages(node, kinds, name, draining, cancelled)
     if node.available_after is None or node.quota_before == node.quota_after:
         return []
     if node.available_after >= 0 or node.quota_after == NO_LIMIT:
         return []
     over = -node.available_after
     whose = f"The shared remainder of {pool}" if node.kind == "shared" else name
-    messages = (
-        f"{whose} keeps {_gpus(node.used, node.flavor)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
-    )
-    drain = f"nothing is stopped, {_gpus(over, node.flavor)} drain as that work ends"
+    messages = f"{whose} keeps {_gpus(node, node.used)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
+    drain = f"nothing is stopped, {_gpus(node, over)} drain as that work ends"
     return [f"{messages}{drain}, and new work there waits until then."]
 
 
-def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
+def _state_messages(
+    node: NodeEffect, kinds: Sequence[NodeEffect], name: str, draining: int, cancelled: int
+) -> list[str]:
     if node.state_after == SubpoolState.ACTIVE:
-        return [f"The quota of {name} is {_gpus(node.quota_after or 0)} from now on."]
+        quota = gpus_text(node.quota_after or 0, {each.flavor: each.quota_after or 0 for each in kinds}, node.parts)
+        return [f"The quota of {name} is {quota} from now on."]
     messages = []
     if cancelled:
         have, are = ("has", "is") if cancelled == 1 else ("have", "are")
@@ -181,5 +190,5 @@ def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) 
     return messages
 
 
-def _gpus(amount: int, flavor: str = "") -> str:
-    return counted(amount, f"{flavor} GPU".lstrip())
+def _gpus(node: NodeEffect, amount: int) -> str:
+    return counted(amount, *gpu_words(node.flavor, node.parts))

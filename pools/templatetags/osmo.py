@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,17 @@ from pools.domain.quota import forest
 from pools.domain.quota.stored_quotas import StoredFlavors
 from pools.domain.quota.usage_bar import BAR_PARTS, FlavorUse, UsageBar
 from pools.domain.structured_input.faults import join_words
-from pools.domain.values.amounts import GPU, NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text, flavor_of, is_gpu
+from pools.domain.values.amounts import (
+    NO_LIMIT,
+    UNLIMITED,
+    Amount,
+    Gpus,
+    amount_text,
+    flavor_of,
+    gpu_words,
+    is_gpu,
+    resource_key,
+)
 from pools.domain.values.byte_sizes import size_text
 from pools.domain.values.durations import span_text
 from pools.models import AuditEntry
@@ -268,11 +278,11 @@ def tone_badge(tone: str, words: str) -> SafeString:
 
 
 @register.filter
-def resource_name(key: str) -> str:
-    """What people call a resource of quotas; GPUs without a flavor are just GPUs."""
-    if key in {GPU, "gpu"}:
-        return "GPUs"
-    return f"{flavor_of(key)} GPUs" if is_gpu(key) else key
+def resource_name(key: str, parts: Collection[str] = ()) -> str:
+    """What people call a resource of quotas; GPUs without a flavor are just GPUs, and those of `parts`, the flavors
+    that count parts of shared GPUs, are parts."""
+    whole = resource_key(key)
+    return gpu_words(flavor_of(whole), parts)[1] if is_gpu(whole) else key
 
 
 def state_label(state: str) -> str:

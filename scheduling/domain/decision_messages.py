@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pools.domain.values.amounts import amounts_text, gpu_key
-from pools.domain.values.counting import counted
+from pools.domain.values.amounts import gpus_text
 from scheduling.domain.engine.steps import LEAST_LOST_TEXT, StepAction
 
 MAX_NAMED_NODES = 3
@@ -41,9 +40,7 @@ class DecisionFacts:
     @property
     def gpus_text(self) -> str:
         """`8 GPUs`, and with flavors `8 h100 GPUs`."""
-        if not self.by_flavor:
-            return counted(self.gpus, "GPU")
-        return amounts_text({gpu_key(flavor): gpus for flavor, gpus in self.by_flavor.items()}, self.parts)
+        return gpus_text(self.gpus, self.by_flavor, self.parts)
 
 
 def decision_message(decision: DecisionFacts) -> str:

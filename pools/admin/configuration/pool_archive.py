@@ -22,9 +22,10 @@ from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.domain.changes.pools import DeletePool
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.people.roles import Actor, PoolRoleKind, pool_role
+from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.quota.tree import LIMIT_KEYS
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import encode_gpus
+from pools.domain.values.amounts import encode_gpus, gpus_text
 from pools.domain.values.counting import counted
 from pools.models import Pool, RoleAssignment
 from pools.selectors.quotas.pool_balance import read_balance
@@ -77,11 +78,11 @@ def _archived_reason(root: Pool) -> str:
 
 def _first_steps(root: Pool) -> Iterator[FirstStep]:
     """The subpools and the active work that the pool must not have any more, each with the page that ends it."""
-    facts = read_balance(root)
+    facts, flavors = read_balance(root), root.part_flavors
     for part in facts.subpools:
         if part.state is SubpoolState.ACTIVE:
             yield FirstStep(
-                f"{root.name}--{part.name} has a quota of {counted(part.last_quota, 'GPU')} and "
+                f"{root.name}--{part.name} has a quota of {gpus_text(part.last_quota, part.last_quotas, flavors)} and "
                 f"{_active_work(part.usage.live_workflows)}. Delete it; its work is not stopped.",
                 f"Delete {root.name}--{part.name}",
                 reverse("admin:pools_subpool_delete", args=[root.name, part.name]),
@@ -136,6 +137,7 @@ def _archive_state(name: str) -> dict[str, Any]:
             **{limit: getattr(row, limit) for limit in LIMIT_KEYS},
         },
         "people": people,
+        "quota_text": gpus_text(row.guarantee or 0, gpus_by_flavor(row.flavors), row.part_flavors),
         "quota": encode_gpus(row.effective_guarantee),  # a quota without a limit gives no number of GPUs back
         "backend": row.backend.name if row.backend else "",
     }
@@ -148,7 +150,6 @@ def _archive_messages(name: str, before: Mapping[str, Any], after: Mapping[str, 
     else:
         yield f"{name} leaves the lists and accepts no work. It can be brought back; its roles stay with {people}."
     if before["quota"] > 0:
-        quota = counted(before["quota"], "GPU")
-        yield f"Its quota of {quota} of cluster {before['backend']} can be given to other pools."
+        yield f"Its quota of {before['quota_text']} of cluster {before['backend']} can be given to other pools."
     if cohort := before[CONFIGS]["cohort"]:
         yield f"It leaves cohort {cohort}: its idle quota is lent to nobody any more."

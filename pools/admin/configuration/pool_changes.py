@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,12 +20,13 @@ from pools.admin.live_notes import free_in_cluster, free_in_clusters
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.changes.pools import CreatePool, PatchPool, PutPool
 from pools.domain.configuration.config_merge import ACTION, DELETE, REPLACE
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.configuration.pool_config import editable_body
 from pools.domain.configuration.pool_fields import ABOUT, FIELDS_OF_FORM, POOL_FIELDS, QUOTA_SECTION, SECTIONS
 from pools.domain.configuration.pool_flavors import SWITCHES
 from pools.domain.people.roles import Permission
 from pools.domain.quota.stored_quotas import FLAVOR_LIMITS
-from pools.domain.values.amounts import NO_LIMIT
+from pools.domain.values.amounts import NO_LIMIT, gpu_words
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
@@ -43,6 +44,8 @@ class PoolConfigForm(ChangeForm):
     groups = section_groups(FIELDS_OF_FORM, SECTIONS, {ABOUT: ("description",)})
     flavors: ClassVar[Sequence[str]] = ()
     """Those that the cluster names: the form has the numbers of each."""
+    parts: ClassVar[Collection[str]] = ()
+    """Those of them that count parts of shared GPUs."""
     is_divided = False
     """Whether the pool has flavors: its own numbers are their sums, and the form does not ask for them."""
     open_flavors: ClassVar[int] = 0
@@ -58,9 +61,10 @@ class PoolConfigForm(ChangeForm):
         fields = {name: input_field(about, about.looks) for name, about in found.items()}
         for flavor in self.flavors:
             for key in FLAVOR_KEYS:
-                about = FIELDS_OF_FORM[key]
-                number = input_field(replace(about, empty="none") if key == "guarantee" else about, "number")
-                number.label = str(number.label).replace(" in GPUs", f" of {flavor} in GPUs")
+                about, unit = FIELDS_OF_FORM[key], gpu_words(flavor, self.parts, is_named=False)[1]
+                label = about.label.replace(" in GPUs", f" of {flavor} in {unit}")
+                empty = "none" if key == "guarantee" else about.empty
+                number = input_field(replace(about, label=label, unit=unit, empty=empty), "number")
                 fields[flavor_input(flavor, key)] = number
         if self.flavors:
             fields |= {
@@ -84,7 +88,11 @@ def flavor_input(flavor: str, key: str) -> str:
 
 
 def pool_form(
-    form_class: type[PoolConfigForm], flavors: Sequence[str], *, is_divided: bool = False
+    form_class: type[PoolConfigForm],
+    flavors: Sequence[str],
+    backends: Iterable[Backend],
+    *,
+    is_divided: bool = False,
 ) -> type[PoolConfigForm]:
     """The form with the numbers of each of these flavors; without flavors the form as it is."""
     if not flavors:
@@ -104,6 +112,7 @@ def pool_form(
     paths |= {f"resources.flavors.{flavor}": flavor_input(flavor, "guarantee") for flavor in flavors}
     more = {
         "flavors": tuple(flavors),
+        "parts": frozenset().union(*(parts_among(each.flavors) for each in backends)),
         "is_divided": is_divided,
         "groups": (*form_class.groups[:at], *each_flavor, choices, *form_class.groups[at:]),
         "field_by_path": {**form_class.field_by_path, **paths},
@@ -197,11 +206,12 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         roles = f"osmo-{name}-admin and osmo-{name}-user"
         return (f"{name} and its roles {roles} are created. Assign the roles to users afterwards.",)
 
+    chosen = _chosen_cluster(request)
     change = Change(
         title="Create a pool",
         button=f"Create {name}",
         breadcrumbs=pool_breadcrumbs(None),
-        form_class=pool_form(CreatePoolForm, _named_flavors(_chosen_cluster(request))),
+        form_class=pool_form(CreatePoolForm, _named_flavors(chosen), chosen),
         initial={"guarantee": "0", "weight": "1", **{key: words[0] for key, words in SWITCHES.items()}},
         preview=PoolTreePreview(
             actor=actor,
@@ -266,7 +276,9 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
         button=f"Bring {root.name} back" if root.archived else "Save the configuration",
         unavailable_reason=owned_reason(PatchPool, root.name),
         breadcrumbs=pool_breadcrumbs(root),
-        form_class=pool_form(PoolConfigForm, _flavors_of(root), is_divided=bool(root.flavors)),
+        form_class=pool_form(
+            PoolConfigForm, _flavors_of(root), [root.backend] if root.backend else [], is_divided=bool(root.flavors)
+        ),
         initial=pool_form_values(root),
         version=root.version,
         preview=PoolTreePreview(

@@ -87,7 +87,8 @@ class PoolTreePreview(Generic[ResultT]):
 
     def effect_context(self, effect: EffectAnswer, result: ResultT) -> dict[str, Any]:
         """Each node before and after, messages, and the names of the work that stays or is reclaimed."""
-        nodes = node_effects(effect["before"], effect["after"], self.bars.get(self.root_name))
+        parts = self.pool.part_flavors if self.pool else ()
+        nodes = node_effects(effect["before"], effect["after"], self.bars.get(self.root_name), parts)
         remaining = self.remaining_work(effect)
         return {
             "pool": self.pool,

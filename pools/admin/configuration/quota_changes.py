@@ -72,7 +72,12 @@ class QuotasPreview:
     def effect_context(self, effect: EffectAnswer, result: QuotasResult) -> dict[str, Any]:
         """Each node of each pool before and after."""
         after = effect["after"] or {}
-        trees = [node_effects(tree, after.get(name), self.bars.get(name)) for name, tree in effect["before"].items()]
+        roots = Pool.objects.roots().filter(name__in=effect["before"]).select_related("backend")
+        parts = {root.name: root.part_flavors for root in roots}
+        trees = [
+            node_effects(tree, after.get(name), self.bars.get(name), parts[name])
+            for name, tree in effect["before"].items()
+        ]
         return {
             "pool": self.pool,
             "nodes": [node for tree in trees for node in self._shown(tree)],
@@ -261,7 +266,9 @@ def _pool_form(present: Mapping[str, int | Mapping[str, int]]) -> type[ChangeFor
 
 
 def _success_message(result: QuotasResult) -> str:
+    if len(result.changed) > 5:
+        return f"{counted(len(result.changed), 'subpool has', 'subpools have')} new quotas now."
+    if any(each.subpool.quotas for each in result.changed):
+        return f"New quotas: {', '.join(f'{each.row.name} {each.quota_text}' for each in result.changed)}."
     changed = [f"{each.row.name} {each.subpool.quota}" for each in result.changed]
-    if len(changed) > 5:
-        return f"{counted(len(changed), 'subpool has', 'subpools have')} new quotas now."
     return f"New quotas in GPUs: {', '.join(changed)}." if changed else "No quota was changed."

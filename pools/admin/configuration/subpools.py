@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from pools.domain.errors import NotFound
 from pools.domain.people.roles import Permission
 from pools.domain.quota.stored_quotas import gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import gpu_words
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.models import Pool, Reservation
@@ -49,10 +50,11 @@ QUOTAS = "quotas"
 
 
 class SubpoolForm(CommandForm):
-    """The form of a subpool with a quota. In a pool with several `flavors` it has a number for each of them."""
+    """The form of a subpool with a quota. In a pool with several `flavors` it has a number for each; `parts` count
+    parts of shared GPUs."""
 
-    def __init__(self, *args: Any, flavors: Sequence[str], **kwargs: Any) -> None:
-        self.flavors = flavors if len(flavors) > 1 else ()
+    def __init__(self, *args: Any, flavors: Sequence[str], parts: Collection[str], **kwargs: Any) -> None:
+        self.flavors, self.parts = flavors if len(flavors) > 1 else (), parts
         if self.flavors:
             self.field_by_path = {
                 **{f"{QUOTAS}.{flavor}": flavor_field(flavor) for flavor in flavors},
@@ -62,7 +64,7 @@ class SubpoolForm(CommandForm):
 
     def inputs_of(self, name: str, about: ChangeField) -> dict[str, Field]:
         if name == "quota" and self.flavors:
-            return {flavor_field(flavor): _flavor_input(flavor, about) for flavor in self.flavors}
+            return {flavor_field(flavor): _flavor_input(flavor, about, self.parts) for flavor in self.flavors}
         return {} if name == QUOTAS else super().inputs_of(name, about)
 
     def values(self) -> dict[str, Any]:
@@ -81,11 +83,13 @@ def flavor_values(flavors: Sequence[str], quotas: Mapping[str, int]) -> dict[str
 
 
 def _form_for(kind: type[SubpoolChange], root: Pool, **given: str) -> Callable[..., SubpoolForm]:
-    return partial(SubpoolForm, kind, {"parent": root.name, **given}, flavors=root.gpu_flavors)
+    return partial(SubpoolForm, kind, {"parent": root.name, **given}, flavors=root.gpu_flavors, parts=root.part_flavors)
 
 
-def _flavor_input(flavor: str, about: ChangeField) -> Field:
-    return forms.text_field(f"{about.label}, {flavor}", help_text=about.help, unit=about.unit, inputmode="decimal")
+def _flavor_input(flavor: str, about: ChangeField, parts: Collection[str]) -> Field:
+    unit = gpu_words(flavor, parts, is_named=False)[1]
+    label = f"{about.label.replace(about.unit, unit)}, {flavor}"
+    return forms.text_field(label, help_text=about.help, unit=unit, inputmode="decimal")
 
 
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
@@ -248,13 +252,11 @@ def _respond(
 
 def _creation_message(result: SubpoolResult) -> str:
     verb = "is active again" if result.reactivated else "was created"
-    return f"{result.row.name} {verb}; its quota is {counted(result.subpool.quota, 'GPU')}."
+    return f"{result.row.name} {verb}; its quota is {result.quota_text}."
 
 
 def _quota_message(result: SubpoolResult) -> str:
-    return " ".join(
-        [f"The quota of {result.row.name} is {counted(result.subpool.quota, 'GPU')} now.", *_end_messages(result)]
-    )
+    return " ".join([f"The quota of {result.row.name} is {result.quota_text} now.", *_end_messages(result)])
 
 
 def _deadline_message(result: SubpoolResult) -> str:
@@ -267,10 +269,10 @@ def _deadline_message(result: SubpoolResult) -> str:
 
 def _end_messages(result: SubpoolResult) -> tuple[str, ...]:
     """The end of a temporary quota."""
-    end, after = result.subpool.until, result.subpool.quota_after
+    end = result.subpool.until
     if end is None:
         return ()
-    return (f"At {minute_text(end)} it is {counted(after or 0, 'GPU')} again, without stopping running work.",)
+    return (f"At {minute_text(end)} it is {result.quota_after_text} again, without stopping running work.",)
 
 
 def _unavailable_reason(kind: type[SubpoolChange], row: Pool, required: SubpoolState) -> str:

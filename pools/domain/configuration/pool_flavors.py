@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -235,18 +235,23 @@ def unknown_flavor(pool: str, names: Sequence[str], path: str) -> Violation:
     )
 
 
-def asked_violations(balance: PoolBalance, name: str, asked: FlavorsAsked) -> Iterator[Violation]:
-    """The reasons why a subpool may not have what was asked for: one for each flavor, or that of the whole."""
+def asked_violations(
+    balance: PoolBalance, name: str, asked: FlavorsAsked, parts: Collection[str] = ()
+) -> Iterator[Violation]:
+    """The reasons why a subpool may not have what was asked for: one for each flavor, or that of the whole. `parts` are
+    the flavors that count parts of shared GPUs."""
     if not balance.kinds:
         if found := subpool_quota_violation(balance, name=name, quota=asked.gpus):
             yield found
         return
     for flavor, gpus in asked.by_flavor.items():
-        if found := subpool_quota_violation(balance.kinds[flavor], name=name, quota=gpus, flavor=flavor):
+        if found := subpool_quota_violation(balance.kinds[flavor], name=name, quota=gpus, flavor=flavor, parts=parts):
             yield found
 
 
-def sums_violations(balance: PoolBalance, asked: Mapping[str, FlavorsAsked]) -> Iterator[Violation]:
+def sums_violations(
+    balance: PoolBalance, asked: Mapping[str, FlavorsAsked], parts: Collection[str] = ()
+) -> Iterator[Violation]:
     """The reasons why these ACTIVE subpools (by short name) may not have what was asked for at the same time."""
     if not balance.kinds:
         if found := pool_quotas_violation(balance, {name: each.gpus for name, each in asked.items()}):
@@ -254,5 +259,5 @@ def sums_violations(balance: PoolBalance, asked: Mapping[str, FlavorsAsked]) -> 
         return
     for flavor, kind in balance.kinds.items():
         quotas = {name: each.by_flavor.get(flavor, 0) for name, each in asked.items()}
-        if found := pool_quotas_violation(kind, quotas, flavor=flavor):
+        if found := pool_quotas_violation(kind, quotas, flavor=flavor, parts=parts):
             yield found

@@ -5,7 +5,7 @@ Such a change evicts no work; pages show the debt, and it shrinks as work ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pools.domain.quota.forest import display_name
@@ -49,9 +49,10 @@ def new_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
     return [debt for debt in changed_debts(before, after) if debt.after > debt.before]
 
 
-def debt_message(debt: Debt) -> str:
-    """The message about a debt, for use before and after the change."""
-    amount = amounts_text({debt.key: debt.after})
+def debt_message(debt: Debt, parts: Collection[str] = ()) -> str:
+    """The message about a debt, for use before and after the change. `parts` are the flavors that count parts of shared
+    GPUs."""
+    amount = amounts_text({debt.key: debt.after}, parts)
     return (
         f"{display_name(debt.node)} uses {amount} beyond its limits: nothing is stopped, work that ends pays it back."
     )

@@ -7,7 +7,7 @@ the moment it is deleted; in *scheduling* it keeps the quota that its active wor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +16,7 @@ from pools.domain.errors import Fault, Violation
 from pools.domain.names import SHARED_QUEUE
 from pools.domain.quota.tree import NO_QUOTA, NodeQuota
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus, gpu_words
 from pools.domain.values.counting import counted
 from pools.domain.values.scalars import is_decimal
 
@@ -257,13 +257,12 @@ def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQu
     return ParsedQuota(gpus, f"{amount}: quotas are whole GPUs, so {gpus} was taken; the rest stays unallocated.")
 
 
-def _gpus(flavor: str) -> str:
-    return f"{flavor} GPUs" if flavor else "GPUs"
-
-
-def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int, flavor: str = "") -> Violation | None:
+def subpool_quota_violation(
+    balance: PoolBalance, *, name: str, quota: int, flavor: str = "", parts: Collection[str] = ()
+) -> Violation | None:
     """The reason why `name` (new, archived or ACTIVE) may not have `quota`: the quotas of the ACTIVE subpools together
-    stay within the guarantee. `flavor` names the flavor of the balance, if the pool has some."""
+    stay within the guarantee. `flavor` names the flavor of the balance, if the pool has some; `parts` are those that
+    count parts of shared GPUs."""
     if balance.is_unlimited:
         return Violation(
             "quota",
@@ -278,9 +277,9 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int, flav
     return Violation(
         f"quotas.{flavor}" if flavor else "quota",
         Fault.QUOTA_EXCEEDS_PARENT,
-        f"{quota} {_gpus(flavor)} requested for {balance.name}--{name}, {free} are free to give: pool {balance.name} "
-        f"guarantees {balance.guarantee} and its other subpools hold {balance.allocated - own}. Ask for at most "
-        f"{free}, or shrink another subpool.",
+        f"{quota} {gpu_words(flavor, parts)[1]} requested for {balance.name}--{name}, {free} are free to give: "
+        f"pool {balance.name} guarantees {balance.guarantee} and its other subpools hold "
+        f"{balance.allocated - own}. Ask for at most {free}, or shrink another subpool.",
         numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free), *_flavor_number(flavor)),
     )
 
@@ -289,22 +288,27 @@ def _flavor_number(flavor: str) -> tuple[tuple[str, str], ...]:
     return (("flavor", flavor),) if flavor else ()
 
 
-def pool_quotas_violation(balance: PoolBalance, quotas: Mapping[str, int], *, flavor: str = "") -> Violation | None:
+def pool_quotas_violation(
+    balance: PoolBalance, quotas: Mapping[str, int], *, flavor: str = "", parts: Collection[str] = ()
+) -> Violation | None:
     """The reason why these ACTIVE subpools (short name → GPUs) may not have these quotas at the same time: with the
     other ACTIVE subpools they stay within the guarantee."""
+    words = gpu_words(flavor, parts)
     total = sum(quotas.get(part.name, part.quota) for part in balance.subpools)
     if balance.is_unlimited or total <= balance.guarantee:
         return None
     return Violation(
         "quotas",
         Fault.QUOTA_EXCEEDS_PARENT,
-        f"The subpools of {balance.name} would hold {total} {_gpus(flavor)}; pool {balance.name} guarantees "
-        f"{balance.guarantee}. Ask for {counted(total - balance.guarantee, 'GPU')} less.",
+        f"The subpools of {balance.name} would hold {total} {words[1]}; pool {balance.name} "
+        f"guarantees {balance.guarantee}. Ask for {counted(total - balance.guarantee, *words)} less.",
         numbers=(("requested", total), ("limit", balance.guarantee), *_flavor_number(flavor)),
     )
 
 
-def guarantee_violation(balance: PoolBalance, guarantee: Gpus, *, flavor: str = "") -> Violation | None:
+def guarantee_violation(
+    balance: PoolBalance, guarantee: Gpus, *, flavor: str = "", parts: Collection[str] = ()
+) -> Violation | None:
     """The reason why the guarantee of the pool may not become `guarantee`: it stays at least the sum of the quotas of
     its ACTIVE subpools."""
     path = f"resources.flavors.{flavor}.guarantee" if flavor else "resources.gpu.guarantee"
@@ -319,8 +323,8 @@ def guarantee_violation(balance: PoolBalance, guarantee: Gpus, *, flavor: str = 
     return Violation(
         path,
         Fault.GUARANTEE_BELOW_SUBPOOLS,
-        f"A guarantee of {guarantee} is below the {balance.allocated} {_gpus(flavor)} allocated to subpools of "
-        f"{balance.name}: {_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
+        f"A guarantee of {guarantee} is below the {balance.allocated} {gpu_words(flavor, parts)[1]} allocated to "
+        f"subpools of {balance.name}: {_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated), *_flavor_number(flavor)),
     )
 

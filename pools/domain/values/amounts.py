@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
+from pools.domain.values.counting import counted
+
 Number = int | Fraction
 Amount = int | Fraction | float
 """A `Number`, or `UNLIMITED` (the only float there is)."""
@@ -132,6 +134,12 @@ def gpu_words(flavor: str, parts: Collection[str] = (), *, is_named: bool = True
     of shared GPUs, `t4 part of GPUs`. The default flavor has no name there, nor has one that the text names before."""
     which = f"{flavor} " if is_named and flavor not in {"", DEFAULT_FLAVOR} else ""
     return (f"{which}part of GPUs", f"{which}parts of GPUs") if flavor in parts else (f"{which}GPU", f"{which}GPUs")
+
+
+def gpus_text(gpus: int, by_flavor: Mapping[str, int], parts: Collection[str] = ()) -> str:
+    """`8 GPUs`, and where they count by flavor `4 h100 GPUs and 4 t4 parts of GPUs` (:func:`gpu_words`)."""
+    found = {gpu_key(flavor): amount for flavor, amount in by_flavor.items() if amount}
+    return amounts_text(found, parts) if found else counted(gpus, "GPU")
 
 
 def amounts_text(amounts: Mapping[str, Amount], parts: Collection[str] = ()) -> str:

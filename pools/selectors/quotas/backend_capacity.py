@@ -21,6 +21,7 @@ from pools.domain.quota.capacity import (
     oversubscription_message,
     oversubscription_notice,
 )
+from pools.domain.quota.debts import Debt, debt_message
 from pools.domain.shortage.degraded import DegradedRule, Promise
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 from pools.models import Backend, FlavorUsage, LeafUsage, Node
@@ -139,6 +140,17 @@ def read_part_flavors() -> dict[int, frozenset[str]]:
     """The flavors of each backend, by its id, that count parts of GPUs, where there are any; one query."""
     rows = Backend.objects.exclude(flavors=[]).order_by("pk").values_list("pk", "flavors")
     return {pk: shared for pk, flavors in rows if (shared := parts_among(flavors))}
+
+
+def read_part_names() -> frozenset[str]:
+    """The flavors that count parts of GPUs on some backend; one query."""
+    return frozenset().union(*read_part_flavors().values())
+
+
+def debt_messages(debts: Sequence[Debt]) -> list[str]:
+    """The message about each debt. One query if there is one."""
+    parts = read_part_names() if debts else ()
+    return [debt_message(debt, parts) for debt in debts]
 
 
 def unzip_flavors(found: Mapping[int, Collection[str]]) -> tuple[list[int], list[str]]:

@@ -96,8 +96,8 @@ class QuotaTreeRow:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTreePage:
-    """The tree for one resource. `keys` are all resources, `pools_without_cohort` counts pools outside any cohort, and
-    `cycles` are the cycles of parents as texts."""
+    """The tree for one resource. `keys` are all resources, `pools_without_cohort` counts pools outside any cohort,
+    `cycles` are the cycles of parents as texts, and `parts` the flavors that count parts of shared GPUs."""
 
     rows: Sequence[QuotaTreeRow]
     key: str
@@ -105,6 +105,7 @@ class QuotaTreePage:
     pools_without_cohort: int
     cycles: Sequence[str]
     root: str | None
+    parts: Collection[str] = ()
 
     def matching(self, text: str) -> QuotaTreePage:
         """The nodes whose names contain the text, with the nodes above and below them, all expanded."""
@@ -152,6 +153,7 @@ class QuotaNodePage:
     below: Sequence[QuotaTreeRow]
     condition: str
     by_flavor: Sequence[tuple[str, QuotaTreeRow]] = ()
+    parts: Collection[str] = ()
 
     @property
     def query(self) -> str:
@@ -180,7 +182,7 @@ def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> 
     chosen = _choose_key(view, key)
     cycle_texts = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
     return QuotaTreePage(
-        _rows(view, nodes, chosen), chosen, _keys(view), pools_without_cohort, sorted(cycle_texts), root
+        _rows(view, nodes, chosen), chosen, _keys(view), pools_without_cohort, sorted(cycle_texts), root, view.parts
     )
 
 
@@ -229,7 +231,10 @@ def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
     ]
     if [key for key, _ in found] == [NO_FLAVOR]:
         return ()
-    return tuple(FlavorUse(flavor_of(key), int(each.total_usage), each.quota) for key, each in found)
+    return tuple(
+        FlavorUse(flavor := flavor_of(key), int(each.total_usage), each.quota, flavor in view.parts)
+        for key, each in found
+    )
 
 
 def _limits(view: QuotaView, node: str, key: str) -> LimitTexts:
@@ -282,6 +287,7 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         below=[row for row in rows.values() if row.node.parent == node.key],
         condition=condition["message"] if condition else "",
         by_flavor=[(key, row) for key in of_flavors if (row := _rows(view, [node], key)[0]).has_numbers],
+        parts=view.parts,
     )
 
 

@@ -6,7 +6,7 @@ Users see the pools on which they have a role, and the cohorts above them; platf
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypedDict
@@ -26,6 +26,7 @@ from pools.domain.quota.tree import QuotaTree
 from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, Amount, gpu_key, is_gpu
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
+from pools.selectors.quotas.backend_capacity import read_part_names
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import (
     cohort_ids_below,
@@ -54,7 +55,7 @@ class QuotaView:
 
     `numbers`, `totals` and `pending`, the GPUs that pending work needs below a node, are by (flavor, resource) and
     node. Where pools name flavors, those of `default/gpu` are the sums of all flavors; `orders` has the keys of the
-    flavors of each such pool, in its order.
+    flavors of each such pool, in its order, and `parts` are the flavors that count parts of shared GPUs.
     """
 
     tree: QuotaTree
@@ -64,6 +65,7 @@ class QuotaView:
     pending: Mapping[str, Mapping[str, int]]
     has_flavors: bool = False
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    parts: Collection[str] = ()
 
     def flavor_keys(self, node: str | None = None) -> list[str]:
         """The keys of the GPUs of each flavor in the order of the pool of this node, NO_FLAVOR last; none where no pool
@@ -176,7 +178,9 @@ def _view(
         for each in balances.values()
         if each.kinds
     }
-    return QuotaView(tree, nodes, numbers, totals, pending, has_flavors, orders)
+    return QuotaView(
+        tree, nodes, numbers, totals, pending, has_flavors, orders, read_part_names() if has_flavors else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pools.domain.configuration.pool_config import without_cohort
 from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.debts import new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.quota.stored_quotas import StoredQuotas, rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
@@ -30,7 +30,7 @@ from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
 from pools.representations.pool import pool_settings_of
-from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.backend_capacity import debt_messages, read_capacities
 from pools.selectors.quotas.quota_facts import read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals, require_no_move_approvals
 from pools.services.changes.rows import update_columns
@@ -204,7 +204,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     delete_unused_implicit_cohorts()
     mark_cycles()
     added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
-    warnings = [*(debt_message(debt) for debt in added_debts), *_uncounted_quota_warnings(settings)]
+    warnings = [*debt_messages(added_debts), *_uncounted_quota_warnings(settings)]
     own = _own_gpus(stored_from_rows(settings.quotas))
     return CohortResult(get_cohort(name), (*warnings, *(_excess_warnings(row, own) if own > own_before else ())))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pools.database.transactions import change
 from pools.domain import names
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.configuration.platforms import default_platform, empty_platform_message
 from pools.domain.configuration.pool_config import PoolSettings, no_effect_warnings, parse_pool
 from pools.domain.configuration.pool_fields import COLUMNS
@@ -21,7 +22,7 @@ from pools.domain.configuration.version_check import check_version
 from pools.domain.errors import BadInput, Conflict, Fault, NotFound, Violation
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import BackendCapacity, oversubscription_message
-from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.debts import new_debts
 from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
 from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.structured_input.faults import join_words
@@ -33,7 +34,7 @@ from pools.models import Backend, Cohort, Node, Pool
 from pools.permissions import unknown_pool
 from pools.representations.pool import pool_status_of
 from pools.selectors.clusters import is_observed
-from pools.selectors.quotas.backend_capacity import read_capacities
+from pools.selectors.quotas.backend_capacity import debt_messages, read_capacities
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import cohort_roots, read_admission_tree
 from pools.services.changes.approval_check import require_no_approvals
@@ -179,7 +180,7 @@ def _pool_violations(
     flavors = desired.settings.flavors
     if not flavors and (cut := guarantee_violation(facts, desired.settings.effective_guarantee)):
         yield replace(cut, path=f"{at}{cut.path}")
-    for fault in _flavor_violations(facts, flavors):
+    for fault in _flavor_violations(facts, flavors, parts_among(backend.flavors) if backend else ()):
         yield replace(fault, path=f"{at}{fault.path}")
 
 
@@ -197,21 +198,22 @@ def _unknown_flavors(settings: PoolSettings, backend: Backend) -> Iterator[Viola
             )
 
 
-def _flavor_violations(facts: PoolBalance, flavors: StoredFlavors) -> Iterator[Violation]:
+def _flavor_violations(facts: PoolBalance, flavors: StoredFlavors, parts: Collection[str]) -> Iterator[Violation]:
     """The reasons why the quota of the pool may not be divided so: its ACTIVE subpools stay within each flavor, and a
     flavor goes only when no subpool and no work has it any more."""
     wanted = gpus_by_flavor(flavors)
     if bool(wanted) != bool(facts.flavors):
         if drain := _drain_violation(facts):
             yield drain
-        elif wanted and (cut := guarantee_violation(facts, next(iter(wanted.values())), flavor=next(iter(wanted)))):
-            yield cut  # the subpools get their quotas of the first flavor
+        for flavor, gpus in list(wanted.items())[:1]:  # the subpools get their quotas of the first flavor
+            if not drain and (cut := guarantee_violation(facts, gpus, flavor=flavor, parts=parts)):
+                yield cut
         return
     for flavor, kind in facts.kinds.items():
         if flavor in wanted:
-            if cut := guarantee_violation(kind, wanted[flavor], flavor=flavor):
+            if cut := guarantee_violation(kind, wanted[flavor], flavor=flavor, parts=parts):
                 yield cut
-        elif flavor in facts.flavors and (used := _left_of(kind)):
+        elif flavor in facts.flavors and (used := _left_of(kind, gpu_words(flavor, parts, is_named=False))):
             yield Violation(
                 f"resources.flavors.{flavor}",
                 Fault.IN_USE,
@@ -221,15 +223,15 @@ def _flavor_violations(facts: PoolBalance, flavors: StoredFlavors) -> Iterator[V
             )
 
 
-def _left_of(kind: PoolBalance) -> str:
+def _left_of(kind: PoolBalance, words: tuple[str, str]) -> str:
     """What subpools and work still have of a flavor, in words."""
     draining = sum(part.last_quota for part in kind.subpools if part.state is SubpoolState.DELETING)
-    parts = (
+    amounts = (
         (kind.allocated, "its subpools have {} of it"),
         (draining, "subpools that drain have {} of it"),
         (kind.total_usage, "its work holds {} of it"),
     )
-    return ", ".join(text.format(counted(gpus, "GPU")) for gpus, text in parts if gpus)
+    return ", ".join(text.format(counted(gpus, *words)) for gpus, text in amounts if gpus)
 
 
 def _drain_violation(facts: PoolBalance) -> Violation | None:
@@ -287,7 +289,7 @@ def _write(
     Pool.objects.bulk_create(new)
     create_pool_roles(*(row.name for row in new))
     delete_unused_implicit_cohorts()
-    debt_messages = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(root_ids)))
+    debts = tuple(debt_messages(new_debts(before, read_admission_tree(root_ids))))
     updated_rows = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in desired])
     rows = {row.name: row for row in updated_rows}
     oversubscribed = _oversubscription_messages(capacities, read_capacities(backend_ids))
@@ -299,7 +301,7 @@ def _write(
             (
                 *warnings.get(each.name, ()),
                 *oversubscribed.get(backends[each.settings.backend].pk, ()),
-                *debt_messages,
+                *debts,
             ),
             each.name in reactivated,
         )

@@ -131,7 +131,7 @@ def _read_quotas(
             faults += quota
         else:
             parsed[name] = quota
-    return parsed, faults or list(_sum_violations(parsed, balances))
+    return parsed, faults or list(_sum_violations(parsed, roots, balances))
 
 
 def _state_violation(root: Pool, row: Pool, path: str) -> Violation | None:
@@ -143,10 +143,12 @@ def _state_violation(root: Pool, row: Pool, path: str) -> Violation | None:
     return None
 
 
-def _sum_violations(parsed: Mapping[str, FlavorsAsked], balances: Mapping[str, PoolBalance]) -> Iterator[Violation]:
+def _sum_violations(
+    parsed: Mapping[str, FlavorsAsked], roots: Mapping[str, Pool], balances: Mapping[str, PoolBalance]
+) -> Iterator[Violation]:
     for parent in sorted({split_name(name).parent for name in parsed}):
         own = {split_name(name).subpool or "": quota for name, quota in parsed.items() if _is_of(name, parent)}
-        yield from sums_violations(balances[parent], own)
+        yield from sums_violations(balances[parent], own, roots[parent].part_flavors)
 
 
 def _is_of(name: str, parent: str) -> bool:

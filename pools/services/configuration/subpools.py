@@ -23,6 +23,7 @@ from pools.domain.people.roles import SYSTEM, Actor, Permission
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.stored_quotas import StoredFlavors, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import gpu_words, gpus_text
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.locking import lock_pool_tree, lock_pool_trees
@@ -49,6 +50,16 @@ class SubpoolResult:
     reactivated: bool = False
     cancelled: int | None = None
 
+    @property
+    def quota_text(self) -> str:
+        """Its quota: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+        return gpus_text(self.subpool.quota, self.subpool.quotas, self.row.root.part_flavors)
+
+    @property
+    def quota_after_text(self) -> str:
+        """The quota after a temporary one."""
+        return gpus_text(self.subpool.quota_after or 0, self.subpool.quotas_after, self.row.root.part_flavors)
+
 
 def create_subpool(
     command: CreateSubpool, *, actor: Actor, description: str = "", expected_version: int | None = None
@@ -70,7 +81,9 @@ def create_subpool(
         if row is not None and row.subpool_state != SubpoolState.ARCHIVED:
             _check_version(row, expected_version)
             raise _name_conflict(row)
-        asked = _allowed_quota(facts, command.subpool_name, command.quota, command.quotas, found)
+        asked = _allowed_quota(
+            facts, command.subpool_name, command.quota, command.quotas, found, parts=root.part_flavors
+        )
         if row is not None:
             _check_version(row, expected_version)
         name = names.canonical_name(root.name, command.subpool_name)
@@ -109,10 +122,11 @@ def resize_subpool(
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
         present = gpus_by_flavor(row.flavors)
-        asked = _allowed_quota(read_balance(root), command.subpool_name, command.quota, command.quotas, [], present)
+        facts, parts = read_balance(root), root.part_flavors
+        asked = _allowed_quota(facts, command.subpool_name, command.quota, command.quotas, [], present, parts)
         lasting, flavors = lasting_quota(row)
         if command.until is not None:
-            _check_temporary(row, asked, FlavorsAsked(lasting, gpus_by_flavor(flavors)), until=command.until)
+            _check_temporary(row, asked, FlavorsAsked(lasting, gpus_by_flavor(flavors)), parts, until=command.until)
         after = None if command.until is None else FlavorsAsked(lasting, gpus_by_flavor(flavors))
         require_no_subpool_approval(root, row.name, row=row, asked=asked, after=after, resolved=asked.as_asked)
         warnings = asked.warnings
@@ -304,17 +318,21 @@ def _allowed_quota(
     quotas: object,
     found: Collection[Violation],
     present: Mapping[str, int] | None = None,
+    parts: Collection[str] = (),
 ) -> FlavorsAsked:
-    """The requested quota. Raises BadInput with the faults found before and those of the quota itself."""
+    """The requested quota; `parts` are the flavors that count parts of shared GPUs. Raises BadInput with the
+    faults found before and those of the quota itself."""
     asked = read_subpool_quota(quota, quotas, facts, present=present)
-    faults = asked if isinstance(asked, list) else list(asked_violations(facts, name, asked))
+    faults = asked if isinstance(asked, list) else list(asked_violations(facts, name, asked, parts))
     if found or faults:
         raise BadInput.of([*found, *faults])
     assert isinstance(asked, FlavorsAsked)
     return asked
 
 
-def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, until: datetime) -> None:
+def _check_temporary(
+    row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, parts: Collection[str], *, until: datetime
+) -> None:
     """Raise BadInput unless the subpool may have this quota until this time."""
     now = database_time()
     if not now < until <= now + LONGEST_TEMPORARY_QUOTA:
@@ -327,16 +345,17 @@ def _check_temporary(row: Pool, asked: FlavorsAsked, lasting: FlavorsAsked, *, u
     for flavor, gpus in lasting.by_flavor.items():
         if (quota := asked.by_flavor.get(flavor, 0)) < gpus:
             message = (
-                f"A temporary quota of {counted(quota, f'{flavor} GPU')} is below the lasting quota of {row.name}, "
-                f"{gpus}. Only a raise can be temporary. Ask for at least {gpus}, or leave the end out."
+                f"A temporary quota of {counted(quota, *gpu_words(flavor, parts))} is below the lasting quota of "
+                f"{row.name}, {gpus}. Only a raise can be temporary. Ask for at least {gpus}, or leave the end out."
             )
             numbers = (("flavor", flavor), ("requested", quota), ("lasting", gpus))
             raise BadInput.of([Violation(f"quotas.{flavor}", Fault.TEMPORARY_CUT, message, numbers=numbers)])
     if asked.gpus <= lasting.gpus:
+        raised = gpus_text(asked.gpus, asked.by_flavor, parts)
         message = (
-            f"A temporary quota of {counted(asked.gpus, 'GPU')} is not above the lasting quota of {row.name}, "
-            f"{lasting.gpus}. Only a raise can be temporary: at its end {row.name} would need GPUs that another "
-            f"subpool may own by then. Ask for more than {lasting.gpus}, or leave the end out."
+            f"A temporary quota of {raised} is not above the lasting quota of {row.name}, {lasting.gpus}. Only "
+            f"a raise can be temporary: at its end {row.name} would need GPUs that another subpool may own by then. "
+            f"Ask for more than {lasting.gpus}, or leave the end out."
         )
         raise BadInput.of([Violation("until", Fault.TEMPORARY_CUT, message, numbers=(("lasting", lasting.gpus),))])
 

@@ -12,8 +12,10 @@ from django.utils import timezone
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
+from pools.domain.configuration.config_merge import ACTION, REPLACE
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
-from pools.domain.errors import BadInput
+from pools.domain.errors import BadInput, Conflict
 from pools.models import User
 from pools.selectors.quotas.backend_capacity import read_capacities, read_part_flavors, read_used_gpus
 from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
@@ -220,3 +222,49 @@ def test_pools_and_their_changes_name_parts_as_parts(shared: None) -> None:
     quotas = {"h100": {"guarantee": 16}, "t4": {"guarantee": 16}}
     result = world.apply_change(PatchPool(name="team", patch={"resources": {"flavors": quotas}}))
     assert any("10 t4 parts of GPUs of HIGH and NORMAL work" in each for each in result.warnings)
+
+
+def _resize(t4: int, until: Any = None) -> ResizeSubpool:
+    return ResizeSubpool(parent="team", subpool_name="a", quotas={"t4": t4}, until=until)
+
+
+def _set_flavors(**gpus: int) -> PatchPool:
+    flavors: dict[str, Any] = {flavor: {"guarantee": amount} for flavor, amount in gpus.items()}
+    flavors[ACTION] = REPLACE
+    return PatchPool(name="team", patch={"resources": {"flavors": flavors}})
+
+
+def test_refused_quotas_name_parts_as_parts(shared: None) -> None:
+    until = timezone.now() + timedelta(hours=1)
+    refused: list[tuple[Any, str]] = [
+        (_resize(40), "40 t4 parts of GPUs requested for team--a"),
+        (_resize(4, until), "A temporary quota of 4 t4 parts of GPUs is below"),
+        (_resize(8, until), "A temporary quota of 8 h100 GPUs and 8 t4 parts of GPUs is not above"),
+        (ResizeSubpools(quotas={"team--a": {"t4": 33}}), "33 t4 parts of GPUs; pool team guarantees 32"),
+        (ResizeSubpools(quotas={"team--a": {"t4": 33}}), "Ask for 1 t4 part of GPUs less"),
+        (_set_flavors(h100=16, t4=2), "below the 8 t4 parts of GPUs allocated to subpools"),
+        (_set_flavors(h100=16), "subpools have 8 parts of GPUs of it, its work holds 6 parts of GPUs of it"),
+    ]
+    for command, words in refused:
+        with pytest.raises((BadInput, Conflict)) as found:
+            world.apply_change(command)
+        assert words in found.value.message
+
+
+def test_pages_of_changed_quotas_name_parts_as_parts(shared: None) -> None:
+    form = _page("/pools/team/configuration").content.decode()
+    counts = [form.count(f"data-unit>{unit}<") for unit in ("parts of GPUs", "GPUs")]
+    assert counts == [4, 5]  # four of each flavor, and the limit of approvals
+    submit_gpus(world.admin_actor(), 3, "t4")
+    world.reconcile()
+    assert "data-unit>parts of GPUs<" in _page("/pools/team/subpools/a/resize").content.decode()
+    answer = _page("/pools/team/subpools/a/resize/-/preview?quotas-t4=2&quotas-h100=8").content.decode()
+    assert "team--a keeps 7 t4 parts of GPUs of HIGH and NORMAL work on a quota of 2" in answer
+
+
+def test_the_quota_tree_names_parts_as_parts(shared: None) -> None:
+    world.apply_change(PatchPool(name="team", patch={"cohort": "all"}))
+    page = _page("/cohorts").content.decode()
+    assert "t4 6 of 32 parts of GPUs" in page and ">t4 parts of GPUs</a>" in page and ">h100 GPUs</a>" in page
+    node = _page("/pools/team/quota?resource=t4/gpu").content.decode()
+    assert "t4 parts of GPUs" in node and "t4 GPUs" not in node
