@@ -18,6 +18,16 @@ from pools.domain.values.query_values import MAX_INTEGER
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 
 
+def _object_text(text: str) -> str | None:
+    kind, _, name = text.partition("/")
+    return text if kind and name else None
+
+
+_OBJECT = dataclasses.replace(
+    TEXT, parse=_object_text, rule="an object as KIND/NAME, such as pool/team--a or workflow/hello-1"
+)
+
+
 def _with_archived() -> Any:
     return parameter(BOOLEAN, "Show archived objects, too.", default=False)
 
@@ -27,7 +37,7 @@ class AuditQuery(Page):
     """The query of the audit log; both ends of the time are included."""
 
     limit: int = page_limit(50)
-    object: str = parameter(TEXT, "Only this object, as pool/team--a or workflow/hello-1.")
+    object: str = parameter(_OBJECT, "Only this object, as pool/team--a or workflow/hello-1.")
     actor: str = parameter(TEXT, "Only what this user did.", label="User", hint="exact name")
     kind: str = parameter(choice(OBJECT_KINDS), "Only objects of this kind.", label="Kind")
     action: str = parameter(

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from osmo_admin.cli.base.client_errors import ClientError
-from osmo_admin.cli.base.completion import Completion, names_hint
+from osmo_admin.cli.base.completion import Completion, names_hint, require_known_pools
 from osmo_admin.cli.base.help_text import HelpedCommand, HelpedGroup
 from osmo_admin.cli.base.list_options import OptionGrammar, repeat_list_options
 from osmo_admin.cli.base.options import (
@@ -115,6 +115,7 @@ def client_command(
                 setattr(session, each, values.pop(each))
             arguments = {names[name]: value for name, value in values.items()}
             session.find_hint = lambda: names_hint(ctx, sources, arguments)
+            session.require_known_names = lambda: require_known_pools(ctx, sources, arguments)
             try:
                 if session.watch:
                     show_each_change(session, lambda: function(session, **arguments))

@@ -151,6 +151,24 @@ def names_hint(ctx: typer.Context, sources: Mapping[str, Completion], given: Map
     return f"See the names: {lists[0]}." if lists else None
 
 
+def require_known_pools(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> None:
+    """Raise :class:`ClientError` for the first given pool that the person does not see: the lists of OSMO's addresses
+    leave it out in silence. Nothing is said if the server does not answer."""
+    typed: list[str] = []
+    for key, complete in sources.items():
+        if complete in (complete_pools, complete_parent_pools):
+            typed += [given[key]] if isinstance(given[key], str) else given[key] or ()
+    if not typed:
+        return
+    try:
+        known = _session(ctx).http().get("api/pool", {"pools": typed, "include_archived": True})["pools"]
+        unknown = [name for name in typed if name not in known]
+    except (ClientError, KeyError, TypeError):
+        return
+    if unknown:
+        raise ClientError(f"Pool {unknown[0]} does not exist, or you have no role on it.", status=404)
+
+
 def _complete(
     ctx: typer.Context,
     incomplete: str,

@@ -55,10 +55,14 @@ def print_answer(session: ClientSession, answer: Any, text: Callable[[], AnswerT
     Tables fit the terminal; they are as wide as their cells with `-o wide` and where the output is not a terminal.
     """
     if session.is_machine_readable:
+        if isinstance(answer, dict) and not any(answer.values()):
+            session.require_known_names()
         typer.echo(serialize(answer, session.output))
     else:
         parts = text()
         session.has_nothing = any(isinstance(part, Table) and not part.rows for part in answer_parts(parts))
+        if session.has_nothing:
+            session.require_known_names()
         print_parts(parts, session.output)
     print_warnings(answer)
 

@@ -50,6 +50,8 @@ class ClientSession:
     has_nothing: bool = False  # the answer was an empty list
     find_hint: Callable[[], str | None] = lambda: None
     """What to type in place of a name that nobody knows."""
+    require_known_names: Callable[[], None] = lambda: None
+    """Raises :class:`ClientError` for a given name that nobody knows."""
     _http: HttpClient | None = field(default=None, init=False)
 
     @property

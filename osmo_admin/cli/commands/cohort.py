@@ -16,10 +16,10 @@ from osmo_admin.cli.base.tables import Facts, Shown, build_table, headings
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.text.quota_tree_table import quota_tree_table
 from pools.domain.changes.cohorts import DeleteCohort, PatchCohort, PutCohort
-from pools.domain.configuration.cohort_config import COHORT_FIELDS, row_from_text
+from pools.domain.configuration.cohort_config import COHORT_FIELDS, MAX_AMOUNT, row_from_text
 from pools.domain.list_columns import COHORT_COLUMNS
 from pools.domain.numbers import WEIGHT
-from pools.domain.quota.tree import LIMIT_KEYS
+from pools.domain.quota.tree import AMOUNT_KEYS, LIMIT_KEYS
 from pools.domain.values.amounts import DEFAULT_FLAVOR
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
@@ -50,12 +50,19 @@ ROOT_HELP = "Cohort or pool at the top of the printed tree. Default: everything 
 
 
 def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
-    """The rows of a PUT from `gpu=6:8:2`. Text that is not a number is sent unchanged: the server's message is better.
-    Raises :class:`ClientError` for text that is not a row."""
+    """The rows of a PUT from `gpu=6:8:2`. Raises :class:`ClientError` for text that is not a row, and for amounts that
+    are not numbers, which the server would call by their places in JSON."""
     rows = [row_from_text(text) for text in typed or []]
-    if None in rows:
-        raise ClientError("--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
+    if not all(row and all(_is_amount(row[key]) for key in AMOUNT_KEYS) for row in rows):
+        raise ClientError(
+            "--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], each a whole number from 0 to "
+            f"{MAX_AMOUNT:,}, as gpu=6:8 or gpu=0::5. An empty BORROW or LEND is no limit."
+        )
     return [row for row in rows if row is not None]
+
+
+def _is_amount(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and 0 <= value <= MAX_AMOUNT)
 
 
 def _cohort_url(*name: str) -> str:

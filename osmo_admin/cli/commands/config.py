@@ -122,6 +122,8 @@ def update(
     http = session.http()
     address = url_path("api", "configs", kind.lower(), *([name] if name else []))
     method, key, payload = _build_request(kind, name, desired)
+    if kind == BACKEND and "type" not in desired:
+        _require_cluster(session, str(name))
     if method == "PATCH":
         current = http.get(url_path("api", "configs", kind.lower()))
         payload = find_changes(_select_part(_index_by_name(current), name) if name else current, desired)
@@ -138,6 +140,15 @@ def update(
         print_warning(
             f"The file is the whole configuration of {_pools_text(list(payload))}: values that it leaves out {would} "
             "their defaults. To change a part: name the pool."
+        )
+
+
+def _require_cluster(session: ClientSession, name: str) -> None:
+    """Refuse a file that does not say the type of a cluster that is not there: a wrong name would create it."""
+    if name not in [row["name"] for row in session.http().get(url_path("api", "configs", "backend"))["backends"]]:
+        raise ClientError(
+            f"Cluster {name} does not exist. The file of a new cluster says its type: simulated or kubernetes.",
+            status=404,
         )
 
 

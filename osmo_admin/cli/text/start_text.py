@@ -21,7 +21,9 @@ def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None 
         return None
     now = _now()
     words, named = start_about(times, now), times.named(now)
-    return Shown(words, None if named is None or words == UNKNOWN else named.isoformat(timespec="seconds"))
+    if words == UNKNOWN:
+        return None
+    return Shown(words, named and named.isoformat(timespec="seconds"))
 
 
 def start_facts(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> list[tuple[str, Any]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.commands.cohort import parse_quota_rows
 from osmo_admin.cli.text.effect_text import effect_text
 from tests.unit.client.stub_server import StubReply
@@ -76,17 +75,20 @@ TREE = [
             "h100/nvidia.com/gpu=1:2:3",
             {"flavor": "h100", "resource": "nvidia.com/gpu", "nominal": 1, "borrowing_limit": 2, "lending_limit": 3},
         ),
-        ("gpu=-1:x", {"resource": "gpu", "nominal": -1, "borrowing_limit": "x", "lending_limit": None}),
     ],
 )
 def test_a_typed_row_is_parsed(typed, sent):
     assert parse_quota_rows([typed]) == [sent]
 
 
-@pytest.mark.parametrize("typed", ["gpu", "=4", "gpu=1:2:3:4", ""])
-def test_text_that_is_not_a_row_is_refused(typed):
-    with pytest.raises(ClientError, match="gpu=6:8"):
-        parse_quota_rows([typed])
+@pytest.mark.parametrize(
+    "typed", ["gpu", "=4", "gpu=1:2:3:4", "", "gpu=-1", "gpu=l2", "gpu=1:x", "gpu=1::-5", "gpu=1.5", f"gpu={2**53}"]
+)
+def test_text_that_is_not_a_row_of_whole_numbers_is_refused_by_its_option(osmo, stub, typed):
+    refused = osmo("cohort", "put", "lab", "--quota", typed)
+    assert refused.exit_code == 2
+    assert "--quota: write RESOURCE=NOMINAL[:BORROW[:LEND]], each a whole number from 0 to" in refused.stderr
+    assert stub.requests == []
 
 
 def test_put(osmo, stub):

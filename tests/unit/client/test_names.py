@@ -13,6 +13,7 @@ from tests.unit.client.stub_server import StubReply
 POOLS = {"pools": {name: {"name": name, "parent_pool": parent} for name, parent in (
     ("vision", None), ("vision--pose", "vision"), ("language", None),
 )}}  # fmt: skip
+NO_SUCH_POOL = "Error: Pool visoin does not exist, or you have no role on it.\n"
 UNKNOWN = StubReply({"message": "It does not exist, or you have no role on it."}, status=404)
 WORKFLOW = "workflow: {name: a, tasks: [{name: t, image: x, command: [x]}]}"
 
@@ -154,7 +155,8 @@ def test_the_place_of_an_unknown_name_may_be_the_body(osmo, pools):
 def test_a_pool_that_was_meant(osmo, pools):
     pools.on("GET", "/api/pool_quota", {"node_sets": []})
     assert osmo("pool", "show", "visoin").stderr.splitlines()[-1] == "Did you mean vision?"
-    assert osmo("pool", "list", "-p", "visoin").stderr == "Did you mean vision?\n"
+    missing = osmo("pool", "list", "-p", "visoin")
+    assert (missing.exit_code, missing.stderr) == (2, f"{NO_SUCH_POOL}Did you mean vision?\n")
 
 
 def test_the_list_of_pools_is_named_once(osmo, pools):
@@ -169,7 +171,35 @@ def test_a_pool_of_a_submission_and_of_a_list(osmo, pools, tmp_path):
     refused = osmo("workflow", "submit", str(file), "--pool", "vison--pose")
     assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (2, "Did you mean vision--pose?")
     pools.on("GET", "/api/workflow", {"workflows": []})
-    assert osmo("workflow", "list", "-p", "visoin").stderr == "Did you mean vision?\n"
+    missing = osmo("workflow", "list", "-p", "visoin")
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (2, "", f"{NO_SUCH_POOL}Did you mean vision?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "address", "answer"),
+    [
+        ("workflow list", "/api/workflow", {"workflows": [], "more_entries": False}),
+        ("task list", "/api/task", {"tasks": []}),
+        ("resource list", "/api/resources", {"resources": []}),
+    ],
+)
+def test_an_empty_list_of_an_unknown_pool_is_a_fault(osmo, pools, words, address, answer):
+    pools.on("GET", address, answer)
+    for name, status in (("visoin", 2), ("vision", 0)):
+        for output in ("table", "csv", "json"):
+            found = osmo(*words.split(), "-p", name, "-o", output)
+            assert (found.exit_code, "does not exist" in found.stderr) == (status, status == 2)
+    assert osmo(*words.split()).exit_code == 0
+
+
+def test_a_file_of_a_cluster_that_was_meant(osmo, stub):
+    stub.on("GET", "/api/configs/backend", {"backends": [{"name": "dgx"}]})
+    refused = osmo("config", "update", "BACKEND", "dgz", input="description: new")
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (2, "Did you mean dgx?")
+    stub.on("PUT", "/api/configs/backend/dgx", {})
+    osmo.ok("config", "update", "BACKEND", "dgx", input="description: new")
+    stub.on("PUT", "/api/configs/backend/lab", {})
+    osmo.ok("config", "update", "BACKEND", "lab", input="type: simulated")
 
 
 def test_a_subpool_is_one_of_its_pool(osmo, pools):

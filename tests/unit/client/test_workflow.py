@@ -148,7 +148,7 @@ def test_the_ways_in_are_a_table(osmo, stub, spec):
     lines = osmo.ok("workflow", "forecast", spec, "-p", "team").splitlines()
     assert stub.last.query == {"dry_run": ["True"], "ways": ["True"]}
     assert lines[0] == "It probably starts about 15:40."
-    assert [line.split("  ")[0] for line in lines[4:8]] == ["now", "15:40", "–", "-"]
+    assert [line.split("  ")[0] for line in lines[4:8]] == ["now", "15:40", "-", "-"]
 
 
 @pytest.mark.parametrize("code", ["USAGE", "RESOURCE", "CREDENTIAL"])
