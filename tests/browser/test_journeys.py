@@ -154,6 +154,12 @@ def test_a_platform_admin(scene: PoolScene, travel: Callable[..., Journey], size
     walk.page.get_by_role("link", name=running, exact=True).wait_for()
     walk.end("Who holds GPUs on this node", 1)
 
+    walk.begin()
+    walk.search(node[0]["node_name"])
+    walk.page.wait_for_url("**/nodes/**")
+    walk.page.get_by_role("heading", name=node[0]["node_name"]).wait_for()
+    walk.end("What runs on this node, by its name", 0)
+
 
 @pytest.mark.parametrize(("size", "colours"), VIEWS)
 def test_a_pool_admin(scene: PoolScene, travel: Callable[..., Journey], size: dict[str, int], colours: str) -> None:
