@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.templatetags.osmo import heads_of, hours, signed
 from scheduling.domain.lists import UsageKey
+from scheduling.selectors.receipts.losses import FlavorLosses
 from scheduling.selectors.reports.usage import UsageRow, read_closed_until, read_usage
 from scheduling.selectors.reports.usage_charts import usage_charts
 from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, window_of
@@ -108,3 +109,9 @@ def usage_texts(row: UsageRow) -> dict[str, str]:
 def gpu_hours(ms: int | None) -> str:
     """GPU-milliseconds as GPU-hours."""
     return hours(None if ms is None else ms / MS_PER_HOUR)
+
+
+@register.filter
+def lost_hours(losses: FlavorLosses) -> str:
+    """What interruptions lost: `3.2 GPU-hours`."""
+    return " and ".join(f"{gpu_hours(int(ms))} {unit}" for ms, unit in losses.by_unit)

@@ -142,6 +142,19 @@ def gpus_text(gpus: int, by_flavor: Mapping[str, int], parts: Collection[str] = 
     return amounts_text(found, parts) if found else counted(gpus, "GPU")
 
 
+def hours_by_unit(hours: float, of_parts: Mapping[str, float]) -> list[tuple[float, str]]:
+    """GPU-hours with their unit; of those in `of_parts`, the flavors that count parts of shared GPUs, each on its own:
+    `[(1.0, "GPU-hours"), (2.2, "hours of t4 parts of GPUs")]`."""
+    whole = hours - sum(of_parts.values())
+    found = [(amount, f"hours of {gpu_words(flavor, [flavor])[1]}") for flavor, amount in of_parts.items()]
+    return [(whole, "GPU-hours"), *found] if whole or not found else found
+
+
+def hours_text(hours: float, of_parts: Mapping[str, float]) -> str:
+    """The same in words: `1.0 GPU-hours and 2.2 hours of t4 parts of GPUs`."""
+    return " and ".join(f"{amount:.1f} {unit}" for amount, unit in hours_by_unit(hours, of_parts))
+
+
 def amounts_text(amounts: Mapping[str, Amount], parts: Collection[str] = ()) -> str:
     """Amounts for a message, GPUs with their flavor (:func:`gpu_words`): `4 GPUs`, `8 h100 GPUs and 8 cpu`."""
     words = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +14,7 @@ from scheduling.api.work.pending_queue import StartAnswer, start_body
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.selectors.queue.visible_queue import waiting_gangs_of
+from scheduling.selectors.receipts.losses import FlavorLosses
 from scheduling.selectors.receipts.receipts import (
     MOST_SHOWN,
     LostAttempt,
@@ -23,6 +24,21 @@ from scheduling.selectors.receipts.receipts import (
     read_receipts,
 )
 from scheduling.selectors.work.workflows import get_full_workflow
+
+LOST_PARTS = "What `lost_gpu_s` has of flavors that count parts of shared GPUs, by flavor; left out without them."
+
+
+class _Losses(TypedDict):
+    lost_gpu_s: float
+    lost_parts_s: NotRequired[dict[str, float]]
+
+
+def losses_body(losses: FlavorLosses) -> _Losses:
+    """What was lost, in GPU-seconds."""
+    body: _Losses = {"lost_gpu_s": losses.gpu_ms / 1000}
+    if of_parts := losses.ms_of_parts:
+        body["lost_parts_s"] = {flavor: ms / 1000 for flavor, ms in of_parts.items()}
+    return body
 
 
 class LostAttemptAnswer(TypedDict):
@@ -83,6 +99,7 @@ class ReceiptAnswer(TypedDict):
     by_pool: str | None
     gpus: int
     lost_gpu_s: float
+    lost_parts_s: NotRequired[Annotated[dict[str, float], LOST_PARTS]]
     attempts: list[LostAttemptAnswer]
     loser: QueueNumbersAnswer | None
     taker: QueueNumbersAnswer | None
@@ -101,6 +118,7 @@ class WorkflowReceiptsAnswer(TypedDict):
     has_hidden: Annotated[bool, "It took the place of work that the caller may not see."]
     more_entries: bool
     lost_gpu_s: Annotated[float, "Of all its receipts."]
+    lost_parts_s: NotRequired[Annotated[dict[str, float], LOST_PARTS]]
 
 
 class WorkflowReceiptList(View):
@@ -120,7 +138,7 @@ class WorkflowReceiptList(View):
             "taken": [_receipt_body(each) for each in found.taken],
             "has_hidden": found.has_hidden,
             "more_entries": found.has_more,
-            "lost_gpu_s": found.lost_gpu_ms / 1000,
+            **losses_body(found.losses),
         }
         return Response(answer)
 
@@ -141,7 +159,7 @@ def _receipt_body(receipt: ReceiptOfWork) -> ReceiptAnswer:
         "by_user": head.by_user or None,
         "by_pool": head.by_pool or None,
         "gpus": head.gpus,
-        "lost_gpu_s": head.lost_gpu_ms / 1000,
+        **losses_body(head.losses),
         "attempts": [_attempt_body(each) for each in receipt.attempts],
         "loser": _numbers_body(receipt.loser),
         "taker": _numbers_body(receipt.taker),

@@ -23,6 +23,7 @@ from scheduling.api.work.pending_queue import (
     reason_body,
     start_body,
 )
+from scheduling.api.work.receipts import LOST_PARTS, losses_body
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.gang_tree_rows import GangAnswer, gang_body
 from scheduling.domain.observed.observed_object import ObservedObject
@@ -174,6 +175,7 @@ class PreemptionAnswer(TypedDict):
     by_user: str | None
     by_pool: str | None
     lost_gpu_s: Annotated[float, "GPU-seconds since the last checkpoint, else since the start."]
+    lost_parts_s: NotRequired[Annotated[dict[str, float], LOST_PARTS]]
     message: Annotated[str, "By whom, and by which rule."]
 
 
@@ -391,7 +393,7 @@ def _preemption_body(preemption: Preemption) -> PreemptionAnswer:
         "by_workflow": preemption.by_workflow or None,
         "by_user": preemption.by_user or None,
         "by_pool": preemption.by_pool or None,
-        "lost_gpu_s": preemption.lost_gpu_ms / 1000,
+        **losses_body(preemption.losses),
         "message": preemption.message,
     }
 

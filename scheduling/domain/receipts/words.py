@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pools.domain.values.counting import counted
+from pools.domain.values.amounts import gpus_text
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
 
@@ -59,7 +59,8 @@ STAYED: Mapping[SparedBy, str] = MappingProxyType(
 @dataclass(frozen=True, slots=True)
 class EndFacts:
     """What one interruption took. `by_leaf` and `by_user` are empty where nobody took it or the reader may not know
-    them."""
+    them. `by_flavor` has the `gpus` of each flavor of a pool with flavors, of which `parts` count parts of shared
+    GPUs."""
 
     cause: EndCause
     leaf: str
@@ -68,11 +69,18 @@ class EndFacts:
     by_user: str = ""
     quota_at_start: int | None = None
     quota: object = None
+    by_flavor: Mapping[str, int] = field(default_factory=dict)
+    parts: Collection[str] = ()
+
+    @property
+    def gpus_text(self) -> str:
+        """`8 GPUs`, and with flavors `8 h100 GPUs`."""
+        return gpus_text(self.gpus, self.by_flavor, self.parts)
 
 
 def end_cause_text(facts: EndFacts) -> str:
     """The rule and its numbers: `lab--a took back 8 GPUs that lab--b had borrowed`."""
-    gpus, leaf = counted(facts.gpus, "GPU"), facts.leaf
+    gpus, leaf = facts.gpus_text, facts.leaf
     taker = facts.by_leaf or OTHER_POOL
     match facts.cause:
         case EndCause.PRIORITY:

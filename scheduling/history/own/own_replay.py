@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
@@ -10,10 +10,11 @@ from typing import Any, TypedDict
 from django.db.models import QuerySet
 
 from pools.database.transactions import database_time
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.errors import BadInput, Conflict, Fault, Violation
 from pools.domain.names import canonical_name, queue_name
 from pools.domain.people.roles import Actor, Permission
-from pools.domain.values.amounts import GPU, flavor_of
+from pools.domain.values.amounts import flavor_of, gpu_words
 from pools.models import Backend, Pool
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
@@ -213,7 +214,7 @@ def replay_own_history(backend: Backend, view: Viewpoint, question: ReplayQuesti
         people = affected_people(as_it_was, would, known)
         answer["people"] = [{**row, "queue": known[row["queue"]]} for row in people[:MAX_PEOPLE]]
         answer["more_people"] = max(0, len(people) - MAX_PEOPLE)
-    larger = [] if change is None else change.larger_pools(history.configurations[-1])
+    larger = [] if change is None else change.larger_pools(history.configurations[-1], parts_among(backend.flavors))
     answer["sentences"] = [*replay_sentences(answer), *larger]
     return answer
 
@@ -283,8 +284,9 @@ class _QuotaChange:
         changed = build_live_scenario(facts, question, LiveNames(queue_aliases=self._names)).facts.queues
         return shares_follow(recorded, changed, {self._names[entry["set"]["name"]] for entry in entries})
 
-    def larger_pools(self, recorded: Configuration) -> list[str]:
-        """A sentence for each pool whose subpools would need more quota than the pool has."""
+    def larger_pools(self, recorded: Configuration, parts: Collection[str]) -> list[str]:
+        """A sentence for each pool whose subpools would need more quota than the pool has. `parts` are the flavors that
+        count parts of shared GPUs."""
         after = {queue.name: queue for queue in self(recorded).queues}
         changed = {self._names[entry["set"]["name"]] for entry in self._changes}
         named = {queue: name for name, queue in self._names.items()}
@@ -295,7 +297,7 @@ class _QuotaChange:
             for key in gpu_keys([queue]):
                 had, needs = gpu_quota(queue, key), gpu_quota(after[queue.name], key)
                 if needs > had:
-                    gpus = "GPUs" if key == GPU else f"{flavor_of(key)} GPUs"
+                    gpus = gpu_words(flavor_of(key), parts)[1]
                     lines.append(
                         f"{named[queue.name]} would need {needs} {gpus} of quota for its subpools; it has {had}."
                     )

@@ -6,13 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Sum
-
 from pools.domain.audit_actions import AuditAction
 from pools.models import AuditEntry
 from scheduling.models import Interruption
-
-MS_PER_HOUR = 3_600_000
+from scheduling.selectors.receipts.losses import RECEIPT_ROWS, FlavorLosses
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +17,12 @@ class NoticedReceipt:
     """What one preemption lost."""
 
     interruption: int
-    lost_gpu_ms: int
+    losses: FlavorLosses
 
     @property
     def sentence(self) -> str:
         """What was lost. It names nobody, so that all may read it who may see the work."""
-        return f"{self.lost_gpu_ms / MS_PER_HOUR:.1f} GPU-hours of work were lost."
+        return f"{self.losses.text} of work were lost."
 
 
 def receipts_of_preemptions(entries: Collection[AuditEntry]) -> Mapping[int, NoticedReceipt]:
@@ -37,11 +34,12 @@ def receipts_of_preemptions(entries: Collection[AuditEntry]) -> Mapping[int, Not
             about[entry.pk] = row["group_id"], datetime.fromisoformat(row["time"])
     if not about:
         return {}
-    rows = Interruption.objects.filter(
-        group__in={group for group, _at in about.values()}, time__in={at for _group, at in about.values()}
-    ).annotate(lost=Sum("receipts__lost_gpu_ms"))
+    rows = (
+        Interruption.objects.select_related("backend")
+        .filter(group__in={group for group, _at in about.values()}, time__in={at for _group, at in about.values()})
+        .annotate(receipt_rows=RECEIPT_ROWS)
+    )
     found = {
-        (str(row.group_id), row.time): NoticedReceipt(row.pk, getattr(row, "lost", 0) or 0)
-        for row in rows.order_by("-pk")
+        (str(row.group_id), row.time): NoticedReceipt(row.pk, FlavorLosses.of(row)) for row in rows.order_by("-pk")
     }
     return {entry: found[key] for entry, key in about.items() if key in found}

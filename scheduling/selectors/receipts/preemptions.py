@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet, Sum
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from pools.database.prepared import read_rows
@@ -18,6 +18,7 @@ from pools.domain.people.roles import Actor, Permission
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.domain.receipts.words import CAUSE_VERBS, EndFacts, end_cause_text
 from scheduling.models import Interruption, Workflow
+from scheduling.selectors.receipts.losses import RECEIPT_ROWS, FlavorLosses
 
 MOST_READ = 50
 NEWS_FOR = timedelta(days=1)
@@ -39,17 +40,31 @@ class Preemption:
     workflow: str
     user: str
     pool: str
-    gpus: int
-    lost_gpu_ms: int
+    losses: FlavorLosses
     by_workflow: str
     by_user: str
     by_pool: str
     facts: EndFacts
 
     @property
+    def gpus(self) -> int:
+        """The GPUs that it lost."""
+        return self.losses.gpus
+
+    @property
+    def gpus_text(self) -> str:
+        """The GPUs that it lost: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+        return self._ended.gpus_text
+
+    @property
+    def _ended(self) -> EndFacts:
+        losses = self.losses
+        return replace(self.facts, gpus=losses.gpus, by_flavor=losses.gpus_by_flavor, parts=losses.parts)
+
+    @property
     def cause(self) -> str:
         """By which rule, with its numbers."""
-        return end_cause_text(replace(self.facts, gpus=self.gpus))
+        return end_cause_text(self._ended)
 
     @property
     def verb(self) -> str:
@@ -122,16 +137,15 @@ def may_see_work(actor: Actor, workflow: Workflow) -> bool:
 def _read(rows: QuerySet[Interruption]) -> list[Interruption]:
     work = ("workflow", "for_workflow")
     related = (f"{each}__{part}" for each in work for part in ("submitted_by", "pool", "root_pool"))
-    sums = {"gpus": Sum("receipts__gpus"), "lost": Sum("receipts__lost_gpu_ms")}
-    return list(rows.select_related("pool", *related).annotate(**sums).order_by("-time", "-id")[:MOST_READ])
+    rows = rows.select_related("pool", "backend", *related)
+    return list(rows.annotate(receipt_rows=RECEIPT_ROWS).order_by("-time", "-id")[:MOST_READ])
 
 
 def preemption_of(actor: Actor, row: Interruption) -> Preemption:
-    """One row with its annotated sums, as `actor` may know it."""
+    """One row with its annotated receipts, as `actor` may know it."""
     gainer, rule = row.for_workflow, EndCause(row.cause)
     known = gainer if gainer is not None and may_see_work(actor, gainer) else None
     by_leaf = "" if known is None else known.pool.name
-    gpus, lost = getattr(row, "gpus", 0) or 0, getattr(row, "lost", 0) or 0
     loser = row.numbers.get("loser") or {}
     facts = EndFacts(
         rule, row.pool.name, 0, by_leaf, row.by_user, row.numbers.get("quota_at_start"), loser.get("quota")
@@ -143,8 +157,7 @@ def preemption_of(actor: Actor, row: Interruption) -> Preemption:
         workflow=row.workflow.name,
         user=row.workflow.submitted_by.username,
         pool=row.pool.name,
-        gpus=gpus,
-        lost_gpu_ms=lost,
+        losses=FlavorLosses.of(row),
         by_workflow="" if known is None else known.name,
         by_user=row.by_user if known is None else known.submitted_by.username,
         by_pool=by_leaf,
@@ -157,8 +170,8 @@ def _together(rows: Iterable[Preemption]) -> list[Preemption]:
     found: list[Preemption] = []
     for row in rows:
         last = found[-1] if found else None
-        if last is not None and replace(last, id=row.id, gpus=row.gpus, lost_gpu_ms=row.lost_gpu_ms) == row:
-            found[-1] = replace(last, gpus=last.gpus + row.gpus, lost_gpu_ms=last.lost_gpu_ms + row.lost_gpu_ms)
+        if last is not None and replace(last, id=row.id, losses=row.losses) == row:
+            found[-1] = replace(last, losses=last.losses + row.losses)
         else:
             found.append(row)
     return found

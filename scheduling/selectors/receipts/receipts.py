@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, Sum
+from django.db.models import F, Q, Sum
 
 from pools.domain.people.roles import Actor
 from scheduling.domain.engine.steps import SparedBy
@@ -19,6 +19,7 @@ from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL, OTHER_WOR
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Interruption, Receipt, Task, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang
+from scheduling.selectors.receipts.losses import RECEIPT_ROWS, FlavorLosses
 from scheduling.selectors.receipts.preemptions import Preemption, may_see_work, preemption_of
 
 MOST_SHOWN = 100
@@ -101,13 +102,13 @@ class ReceiptOfWork:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowReceipts:
-    """The newest receipts of a workflow and those of work whose place it took; `lost_gpu_ms` of all of its own."""
+    """The newest receipts of a workflow and those of work whose place it took; `losses` of all of its own."""
 
     lost: Sequence[ReceiptOfWork]
     taken: Sequence[ReceiptOfWork]
     has_hidden: bool
     has_more: bool
-    lost_gpu_ms: int
+    losses: FlavorLosses
 
 
 def read_receipts(actor: Actor, workflow: Workflow, waiting: Mapping[str, WaitingGang]) -> WorkflowReceipts:
@@ -115,22 +116,26 @@ def read_receipts(actor: Actor, workflow: Workflow, waiting: Mapping[str, Waitin
     group."""
     work = ("workflow", "for_workflow")
     related = [f"{each}__{part}" for each in work for part in ("submitted_by", "pool", "root_pool")]
-    sums = {"gpus": Sum("receipts__gpus"), "lost": Sum("receipts__lost_gpu_ms")}
     found = Interruption.objects.filter(Q(workflow=workflow) | Q(for_workflow=workflow))
-    found = found.select_related("pool", "group", *related).annotate(**sums).order_by("-time", "-id")
+    found = (
+        found.select_related("pool", "group", "backend", *related)
+        .annotate(receipt_rows=RECEIPT_ROWS)
+        .order_by("-time", "-id")
+    )
     rows = list(found[: MOST_SHOWN + 1])
     has_more, rows = len(rows) > MOST_SHOWN, rows[:MOST_SHOWN]
     seen = [row for row in rows if may_see_work(actor, row.workflow)]
     if not rows:
-        return WorkflowReceipts((), (), has_hidden=False, has_more=False, lost_gpu_ms=0)
+        return WorkflowReceipts((), (), has_hidden=False, has_more=False, losses=FlavorLosses(()))
     shown = _Reader(actor, workflow, seen, waiting)
-    own = Receipt.objects.filter(interruption__workflow=workflow)
+    own = Receipt.objects.filter(interruption__workflow=workflow).values(flavor=F("task__flavor")).order_by()
+    sums = own.annotate(gpus=Sum("gpus"), lost=Sum("lost_gpu_ms"))
     return WorkflowReceipts(
         lost=[shown.receipt(row) for row in seen if row.workflow_id == workflow.pk],
         taken=[shown.receipt(row) for row in seen if row.workflow_id != workflow.pk],
         has_hidden=len(seen) < len(rows),
         has_more=has_more,
-        lost_gpu_ms=own.aggregate(sum=Sum("lost_gpu_ms"))["sum"] or 0,
+        losses=FlavorLosses.among(sums, rows[0].backend.flavors),
     )
 
 

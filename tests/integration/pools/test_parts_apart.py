@@ -7,22 +7,26 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
+from osmo_admin.cli.commands.work.workflow_receipt import lost_text
 from osmo_admin.monitoring.work_metrics import _collect_capacity
+from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
 from pools.domain.configuration.config_merge import ACTION, REPLACE
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
 from pools.domain.errors import BadInput, Conflict
-from pools.models import User
+from pools.models import AuditEntry, User
 from pools.selectors.quotas.backend_capacity import read_capacities, read_part_flavors, read_used_gpus
 from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.priorities import Priority
-from scheduling.models import Decision, NodeSpan, QuotaSpan, Workflow
+from scheduling.models import Decision, NodeSpan, QuotaSpan, Task, Workflow
 from scheduling.selectors.queue.waiting_pools import read_waiting_pools
+from scheduling.selectors.receipts.noticed import receipts_of_preemptions
 from scheduling.selectors.reports.usage import UsageQuestion, read_usage
 from scheduling.services.notices.conditions import _nearly_used
 from tests.integration.workflows.test_usage import age_installation, move_back
@@ -268,3 +272,24 @@ def test_the_quota_tree_names_parts_as_parts(shared: None) -> None:
     assert "t4 6 of 32 parts of GPUs" in page and ">t4 parts of GPUs</a>" in page and ">h100 GPUs</a>" in page
     node = _page("/pools/team/quota?resource=t4/gpu").content.decode()
     assert "t4 parts of GPUs" in node and "t4 GPUs" not in node
+
+
+def test_receipts_count_parts_as_parts(shared: None, caller: Callable[..., Any]) -> None:
+    low = submit_gpus(world.admin_actor(), 26, "t4", to="team", priority=Priority.LOW)
+    world.reconcile()
+    Task.objects.filter(group__workflow=low).update(start_time=F("start_time") - timedelta(hours=1))
+    taker = submit_gpus(world.admin_actor(), 4, "t4")
+    world.reconcile()
+    reads = caller("root", "osmo-admin")
+    answer = reads.get(f"/api/workflow/{low.name}/receipts")
+    [receipt] = answer["receipts"]
+    assert "26 t4 parts of GPUs" in receipt["message"]
+    assert answer["lost_parts_s"] == receipt["lost_parts_s"] == {"t4": receipt["lost_gpu_s"]}
+    assert lost_text(receipt) == "26.0 hours of t4 parts of GPUs"
+    assert reads.get(f"/api/workflow/{low.name}")["preemptions"][0]["lost_parts_s"] == receipt["lost_parts_s"]
+    page = _page(f"/workflows/{low.name}").content.decode()
+    assert "26.0 hours of t4 parts of GPUs of work were lost." in page and "t4 GPU" not in page
+    assert "26 t4 parts of GPUs" in _page(f"/workflows/{taker.name}").content.decode()
+    entry = AuditEntry.objects.get(action=AuditAction.WORKFLOW_PREEMPTED)
+    [noticed] = receipts_of_preemptions([entry]).values()
+    assert noticed.sentence == "26.0 hours of t4 parts of GPUs of work were lost."

@@ -157,7 +157,7 @@ def _preemption_facts(answer: dict[str, Any]) -> list[tuple[str, Any]]:
     for each in lost[:1]:
         facts.append(("Preempted", f"{format_cell(local_time(each['time']))} {each['message']}"))
         if "lost_gpu_s" in each:  # not of an older server
-            facts.append(("Lost", f"{lost_text(each['lost_gpu_s'])}; osmo workflow receipt {answer['name']} says why"))
+            facts.append(("Lost", f"{lost_text(each)}; osmo workflow receipt {answer['name']} says why"))
     if taken := answer.get("preempted"):
         names = dict.fromkeys(f"{each['workflow']} ({each['user']})" for each in taken)
         facts.append(("It Preempted", ", ".join(names)))

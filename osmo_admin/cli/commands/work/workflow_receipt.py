@@ -14,6 +14,7 @@ from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, format_cell, list_table, local_time
 from osmo_admin.cli.text.start_text import start_cell
+from pools.domain.values.amounts import hours_text
 from pools.domain.values.counting import counted
 from scheduling.domain.list_columns import RECEIPT_COLUMNS
 
@@ -49,17 +50,19 @@ def _receipts_text(answer: dict[str, Any]) -> AnswerText:
 
 def _all_lost(answer: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if len(answer["receipts"]) > 1:
-        yield "Lost In All", lost_text(answer["lost_gpu_s"])
+        yield "Lost In All", lost_text(answer)
 
 
-def lost_text(lost_gpu_s: float) -> str:
-    """GPU-seconds as GPU-hours: `3.2 GPU-hours`."""
-    return f"{lost_gpu_s / SECONDS_PER_HOUR:.1f} GPU-hours"
+def lost_text(answer: dict[str, Any]) -> str:
+    """The GPU-seconds of an answer as GPU-hours: `3.2 GPU-hours`."""
+    of_parts = answer.get("lost_parts_s", {})
+    hours = {flavor: lost_s / SECONDS_PER_HOUR for flavor, lost_s in of_parts.items()}
+    return hours_text(answer["lost_gpu_s"] / SECONDS_PER_HOUR, hours)
 
 
 def _row(each: dict[str, Any]) -> dict[str, Any]:
     hours = round(each["lost_gpu_s"] / SECONDS_PER_HOUR, 4)
-    return {**each, "lost": Shown(lost_text(each["lost_gpu_s"]), hours)}
+    return {**each, "lost": Shown(lost_text(each), hours)}
 
 
 def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -69,7 +72,7 @@ def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     since = min((attempt["lost_since"] for attempt in each["attempts"]), default=None)
     if since is not None:
         what = "start" if since in starts else "last checkpoint"
-        yield "Lost", f"{lost_text(each['lost_gpu_s'])} since the {what} {format_cell(local_time(since))}"
+        yield "Lost", f"{lost_text(each)} since the {what} {format_cell(local_time(since))}"
     for title, side in (("Its Queue", "loser"), ("The Other Queue", "taker")):
         if numbers := each[side]:
             yield title, numbers_text(numbers)
