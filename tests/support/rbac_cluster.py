@@ -33,6 +33,17 @@ class RbacCluster:
         roles = {item["kind"]: item["rules"] for item in rbac.rbac_manifests(self.namespace) if "rules" in item}
         self._wide, self._inside = (_flatten_rules(roles[kind]) for kind in ("ClusterRole", "Role"))
 
+    def take_away(self, resource: str, verb: str) -> set[tuple[str, str, str, str]]:
+        """Take a right of the namespace away; returns what `restore` takes."""
+        taken = {right for right in self._inside if right[1:3] == (resource, verb)}
+        assert taken
+        self._inside -= taken
+        return taken
+
+    def restore(self, rights: set[tuple[str, str, str, str]]) -> None:
+        """Grant rights of the namespace again."""
+        self._inside |= rights
+
     def __getattr__(self, verb: str) -> Any:
         real = getattr(self.real, verb)
         if verb not in _VERBS:

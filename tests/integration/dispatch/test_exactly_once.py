@@ -219,11 +219,17 @@ def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(fake_harn
     assert {code for *_, code in task_statuses(workflow)} == {3001}
 
 
-def test_a_foreign_object_with_our_name_is_left_alone(harness: AgentHarness) -> None:
+@pytest.mark.parametrize("is_ending", [False, True], ids=["stands", "is being deleted"])
+def test_a_foreign_object_with_our_name_is_left_alone(harness: AgentHarness, is_ending: bool) -> None:
+    """Also one that its finalizer holds."""
     workflow = harness.submit()
     name, here = str(find_group(workflow).pk), harness.backend.namespace
-    theirs = {"metadata": {"name": name, "namespace": here, "labels": {"theirs": "yes"}}, "spec": {"minMember": 7}}
-    before = harness.cluster.create(resource_kinds.POD_GROUP, theirs, field_manager="somebody")
+    metadata = {"name": name, "namespace": here, "labels": {"theirs": "yes"}, "finalizers": ["example.org/hold"]}
+    theirs = {"metadata": metadata, "spec": {"minMember": 7}}
+    harness.cluster.create(resource_kinds.POD_GROUP, theirs, field_manager="somebody")
+    if is_ending:
+        harness.cluster.delete(resource_kinds.POD_GROUP, name, namespace=here)
+    before = harness.cluster.get(resource_kinds.POD_GROUP, name, namespace=here)
     harness.run_agent()
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_BACKEND_ERROR"

@@ -14,7 +14,7 @@ from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.support import world
-from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
+from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
 from tests.support.rbac_cluster import RbacCluster
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
@@ -72,6 +72,53 @@ def test_every_right_is_needed(fake_harness: AgentHarness, lawful: RbacCluster) 
     election = {("leases", verb) for verb in ("get", "create", "patch")}  # used by a running agent
     shown = {("pods/log", "get"), ("events", "list")}  # used by web processes: test_pod_output.py
     assert given - lawful.used_rights <= watched | other_rights | election | shown
+
+
+@pytest.mark.parametrize(
+    "lost", [("podgroups", "create"), ("secrets", "create"), ("services", "create"), ("pods", "create")], ids=" ".join
+)
+def test_a_right_that_is_lost_before_the_start_holds_the_work_until_it_is_back(
+    fake_harness: AgentHarness, lawful: RbacCluster, lost: tuple[str, str]
+) -> None:
+    workflow = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
+    given = lawful.take_away(*lost)
+    fake_harness.run_agent()
+    reason = find_group(workflow).waiting_reason
+    assert reason is not None
+    assert reason["code"] == "cluster_fault"
+    assert "forbids this call; give its account the rights" in reason["message"]
+    lawful.restore(given)
+    _finish(fake_harness, workflow, "COMPLETED")
+
+
+@pytest.mark.parametrize("lost", [("podgroups", "delete"), ("pods", "delete"), ("pods", "patch")], ids=" ".join)
+def test_a_right_that_is_lost_while_work_runs_leaves_nothing_behind_once_it_is_back(
+    fake_harness: AgentHarness, lawful: RbacCluster, lost: tuple[str, str]
+) -> None:
+    workflow = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
+    given = lawful.take_away(*lost)
+    world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
+    fake_harness.run_agent()
+    assert fake_harness.list_pods() + fake_harness.list_pod_groups()
+    lawful.restore(given)
+    _finish(fake_harness, workflow, "FAILED_CANCELED")
+
+
+def _finish(harness: AgentHarness, workflow: Workflow, status: str) -> None:
+    """The work ends, with a new agent, which makes no pause, and nothing is left in the cluster."""
+    harness.agent = ClusterAgent(harness.backend.pk, connect=connections.connect, intervals=AgentIntervals(recount=0))
+    harness.run_agent()
+    harness.run_pods(*harness.list_pods())
+    harness.run_agent()
+    harness.finish_pods(*harness.list_pods())
+    harness.run_agent()
+    workflow.refresh_from_db()
+    assert workflow.status == status
+    for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):
+        assert harness.cluster.list(kind, namespace="osmo").items == [], kind
 
 
 def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:
