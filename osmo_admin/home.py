@@ -111,6 +111,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "overview": overview,
         "news": news,
         "repeated": repeated,
+        "sees_changes": actor.can_read_all or bool(actor.pools_with(Permission.POOL_AUDIT)),
         "approvals": approvals,
         "problems": problems,
         "to_check": approvals + len(problems),

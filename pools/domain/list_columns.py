@@ -35,7 +35,7 @@ POOL_COLUMNS = list_columns(
     Column("quota_until", "", lambda line: line[1].until),
     Column("quota_after", "", lambda line: line[1].quota_after),
 )
-"""A row is a tree of :mod:`pools.selectors.quotas.pool_tree` with its head or a leaf. In the file -1 is unlimited."""
+"""A row is a tree of :mod:`pools.selectors.quotas.pool_tree` with its head or a leaf. A file says `unlimited`."""
 
 FLAVOR_QUOTA_COLUMNS = list_columns(
     Column("part", "Pool or subpool"),

@@ -200,11 +200,12 @@ def build_table(
     nothing: str = "",
 ) -> Table:
     """A table of any values; `total` is its row of sums. `names` are the columns of the file, by default the header;
-    `parts` has, for a column of several numbers, their names; a column named NOT_IN_THE_FILE is for people only."""
+    `parts` has, for a column of several numbers, their names, of which `-` is the name of the column alone; a column
+    named NOT_IN_THE_FILE is for people only."""
     cells, named = [list(row) for row in rows], names or header
     divided = [each.split() for each in parts or [""] * len(header)]
     file_names = [
-        f"{_column_name(name)}_{part}" if part else _column_name(name)
+        _column_name(name) if part in ("", "-") else f"{_column_name(name)}_{part}"
         for name, each in zip(named, divided, strict=True)
         for part in each or [""]
         if name != NOT_IN_THE_FILE

@@ -43,7 +43,8 @@ def list_(
 
     GPU Quota is guaranteed to HIGH and NORMAL work, Used is the guaranteed quota in use, Available is guaranteed free;
     a negative number has to drain. The row of a pool with subpools shows the pool remainder (shared), and in brackets
-    the quota of the whole pool.
+    the quota of the whole pool. In a file the numbers are those of the whole pool, and those of the remainder end in
+    `_own`.
 
     Example: osmo pool list --pool vision --mode free
     """
@@ -94,6 +95,7 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
     may_have_flavors = gpu.get("maximum") == -1 and (subpools is None or "flavors" in subpools["shared"])
     flavors = _flavors(session, row) if may_have_flavors else []
     maximum = "of each flavor, below" if flavors else "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")
+    whole = {} if subpools is None else subpool.whole_pool(subpools)
     lines = [
         ("Pool", row["name"]),
         ("Description", row.get("description")),
@@ -101,10 +103,10 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         ("Parent", row.get("parent_pool")),
         ("Subpool state", row.get("subpool_state")),
         ("Backend", row.get("backend")),
-        (QUOTA.label, row.get("gpu_quota", usage.get("quota_limit"))),
-        (POOL_NUMBERS["used"].label, row.get("used", usage.get("quota_used"))),
-        (POOL_NUMBERS["available"].label, row.get("available", usage.get("quota_free"))),
-        (TOTAL_IN_USE.label, usage.get("total_usage")),
+        (QUOTA.label, whole.get("quota", row.get("gpu_quota", usage.get("quota_limit")))),
+        (POOL_NUMBERS["used"].label, whole.get("used", row.get("used", usage.get("quota_used")))),
+        (POOL_NUMBERS["available"].label, whole.get("available", row.get("available", usage.get("quota_free")))),
+        (TOTAL_IN_USE.label, whole.get("total_usage", usage.get("total_usage"))),
         ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
         (POOL_NUMBERS["maximum"].label, maximum),
         (WEIGHT.label, gpu.get("weight")),

@@ -34,13 +34,15 @@ from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
 from osmo_admin.cli.text.drawn_bar import BAR_HEADING, drawn_bar
 from osmo_admin.cli.text.effect_text import show_effect
-from osmo_admin.cli.text.pool_table import OWN_AND_WHOLE, branch_prefix
+from osmo_admin.cli.text.pool_table import branch_prefix
 from pools.domain.change_effects import cancelled_text
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, ResizeSubpools, SetDrainDeadline
 from pools.domain.columns import pick
 from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.lists import SubpoolQuery
+from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
 from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS, QUOTA
+from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, as_json
 from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
@@ -243,23 +245,35 @@ def read_subpools(session: ClientSession, parent: str, query: dict[str, Any] | N
 
 
 def subpools_table(answer: dict[str, Any]) -> Table:
-    """One line for the pool, with its remainder (shared), and one line for each subpool."""
-    shared = answer["shared"]
-    whole = answer["quota"]
-    own = f"{answer['unallocated']} (Total: {whole})" if answer["subpools"] else whole
-    rows: list[list[Any]] = [[answer["pool"], "-", Shown(own, (answer["unallocated"], whole)), *_numbers(shared)]]
-    children = sorted(answer["subpools"], key=lambda row: str(row["name"]))
+    """One line for the whole pool, as on its page, one for its remainder (shared), and one for each subpool."""
+    pool, children = answer["pool"], sorted(answer["subpools"], key=lambda row: str(row["name"]))
+    whole = whole_pool(answer)
+    rows: list[list[Any]] = [[pool, None, *_numbers(whole)]]
+    if children:
+        label = Shown(f"{branch_prefix(0, 2)}{REMAINDER_LABEL}", f"{pool}{SEPARATOR}{SHARED_QUEUE}")
+        rows.append([label, None, *_numbers({**answer["shared"], "quota": answer["unallocated"]})])
     for at, row in enumerate(children):
         name = branch_prefix(at, len(children)) + row["name"]
-        rows.append([name, row["subpool_state"], Shown(row["quota"], (row["quota"], None)), *_numbers(row)])
+        rows.append([name, row["subpool_state"], *_numbers(row)])
     columns = pick(POOL_COLUMNS, COLUMNS_SHOWN)
-    parts = [OWN_AND_WHOLE if each.key == "quota" else "" for each in columns] + [""] * len(ADDED_HEADINGS)
     names = [*(each.key for each in columns), *ADDED_HEADINGS[:-1], NOT_IN_THE_FILE]
-    return build_table((*headings(columns), *ADDED_HEADINGS), rows, names=names, parts=parts)
+    return build_table((*headings(columns), *ADDED_HEADINGS), rows, names=names)
+
+
+def whole_pool(answer: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a whole pool: its remainder (shared) and its subpools together."""
+    parts = [answer["shared"], *answer["subpools"]]
+    sums = {key: sum(part.get(key) or 0 for part in parts) for key in ("used", "total_usage", "live_workflows")}
+    quota = answer["quota"]
+    return {**answer, **sums, "available": quota if quota == NO_LIMIT else quota - sums["used"]}
 
 
 def _numbers(row: dict[str, Any]) -> list[Any]:
-    return [*(row.get(key) for key in (*NUMBERS, "can_start_now", "low_can_start_now")), drawn_bar(row)]
+    """The cells of a row; what is free of a quota without a limit has none either, and may be -1 otherwise."""
+    numbers = {key: row.get(key) for key in ("quota", *NUMBERS, "can_start_now", "low_can_start_now")}
+    limits = {"quota", "can_start_now", "low_can_start_now"} | ({"available"} if row["quota"] == NO_LIMIT else set())
+    unlimited = {key: as_json(UNLIMITED) for key in limits if numbers[key] == NO_LIMIT}
+    return [*(numbers | unlimited).values(), drawn_bar(row)]
 
 
 @client_command(app, "show")

@@ -7,12 +7,15 @@ from typing import Any
 
 from osmo_admin.cli.base.options import PoolListMode
 from osmo_admin.cli.base.tables import Shown, Table, build_table
+from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, as_json
 
 HEADER = ("Pool", "Status", "Subpool State", "GPU Quota", "Used", "Available")
 NAMES = ("pool", "status", "state", "quota", "guaranteed_in_use", "guaranteed_free")
 """Of the columns in a file, as on the page of pools."""
-OWN_AND_WHOLE = "own with_subpools"
-"""Of the two quotas of a pool with subpools: of its remainder (shared), and of the whole pool."""
+WHOLE_AND_OWN = "- own"
+"""Of the numbers of a pool in a file: of the whole pool, as on its page, and of its remainder (shared), which the table
+shows as OSMO does. A subpool has one number twice, so the sums of the second ones are right."""
+TOTAL = " (Total: "
 MINIMUM_WIDTHS = (14, 13)  # as in the published example
 ARCHIVED_STATE = "ARCHIVED"
 MODE_COLUMNS = {
@@ -34,10 +37,11 @@ def pool_table(
     for node_set in answer.get("node_sets", []):
         rows = [row for row in node_set["pools"] if archived or row.get("subpool_state") != ARCHIVED_STATE]
         for at, (mark, row) in enumerate(order_as_tree(rows)):
-            lines.append([*_quota_cells(mark, row), *(_mode_cell(row, key, shared=at > 0) for _, key in sides)])
+            below = [each for each in node_set["pools"] if each.get("parent_pool") == row["name"]]
+            lines.append([*_quota_cells(mark, row, below), *(_mode_cell(row, key, shared=at > 0) for _, key in sides)])
     header = (*HEADER, *(title for title, _ in sides))
     total = _total_row(answer, sides) if sides else None
-    parts = [OWN_AND_WHOLE if title == "GPU Quota" else "" for title in header]
+    parts = [WHOLE_AND_OWN if title in HEADER[3:] else "" for title in header]
     names = (*NAMES, *(key for _, key in sides))
     return build_table(header, lines, minimum=MINIMUM_WIDTHS, total=total, names=names, parts=parts, nothing=nothing)
 
@@ -68,22 +72,33 @@ def branch_prefix(at: int, count: int) -> str:
     return "└─ " if at == count - 1 else "├─ "
 
 
-def _quota_cells(mark: str, row: PoolRow) -> list[Any]:
+def _quota_cells(mark: str, row: PoolRow, below: Sequence[PoolRow]) -> list[Any]:
     usage = row.get("resource_usage") or {}  # a server without subpools sends only these
     return [
         mark + str(row["name"]),
         row.get("status"),
         row.get("subpool_state"),
-        _quota_cell(row.get("gpu_quota", usage.get("quota_limit"))),
-        row.get("used", usage.get("quota_used")),
-        row.get("available", usage.get("quota_free")),
+        *_with_whole(
+            row.get("gpu_quota", usage.get("quota_limit")),
+            row.get("used", usage.get("quota_used")),
+            row.get("available", usage.get("quota_free")),
+            below,
+            has_limit=((row.get("resources") or {}).get("gpu") or {}).get("guarantee") != NO_LIMIT,
+        ),
     ]
 
 
-def _quota_cell(text: Any) -> Shown:
-    """`10 (Total: 100)` as two numbers in a file."""
-    own, _, whole = str(text).partition(" (Total: ")
-    return Shown(text, (own, whole.rstrip(")") or None))
+def _with_whole(quota: Any, used: Any, free: Any, below: Sequence[PoolRow], *, has_limit: bool) -> list[Shown]:
+    """Quota, use and rest of a pool with those of the whole pool for a file; `10 (Total: 100)` has both quotas. A pool
+    without a quota has the capacity of its nodes in OSMO's table; a file calls it unlimited, as that of the page."""
+    own, _, whole = str(quota).partition(TOTAL)
+    if not whole:
+        in_file = (quota, used, free) if has_limit else (as_json(UNLIMITED), used, as_json(UNLIMITED))
+        return [Shown(text, (value, value)) for text, value in zip((quota, used, free), in_file, strict=True)]
+    total = int(whole.rstrip(")"))
+    in_use = int(used) + sum(int(each["used"]) for each in below) if below else None
+    rest = None if in_use is None else total - in_use
+    return [Shown(quota, (total, own)), Shown(used, (in_use, used)), Shown(free, (rest, free))]
 
 
 def _mode_cell(row: PoolRow, key: str, *, shared: bool) -> Shown:

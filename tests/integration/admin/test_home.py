@@ -55,6 +55,15 @@ def test_a_healthy_installation_says_so(as_person: Callable[[str], Client]) -> N
     assert "Nothing is wrong" in root.get("/").content.decode()
 
 
+def test_who_reads_no_changes_of_pools_is_told_who_does(as_person: Callable[[str], Client]) -> None:
+    words = "Changes of a pool are shown to its admins."
+    assert [words in as_person(name).get("/").content.decode() for name in ("worker", "chief", "root")] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_idle_quota_beside_waiting_work(as_person: Callable[[str], Client]) -> None:
     for number in range(6):
         submit_workflow("team--a", gpus=8, name=f"many{number}")

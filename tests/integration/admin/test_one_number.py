@@ -13,12 +13,14 @@ from django.test import Client
 
 from osmo_admin.cli.commands import subpool
 from osmo_admin.cli.text import quota_tree_table
+from osmo_admin.cli.text.pool_table import pool_table
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.numbers import POOL_NUMBERS, TREE_NUMBERS
 from pools.domain.quota.usage_bar import BAR_PARTS
+from pools.domain.values.amounts import NO_LIMIT
 from tests.integration.admin.conftest import submit_workflow
-from tests.support.world import ModuleData, apply_change, reconcile, sign_in
+from tests.support.world import ModuleData, apply_change, make_pool, reconcile, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -124,6 +126,30 @@ def test_the_tree_has_a_file_with_the_numbers_and_names_of_the_page(root: Client
     for page in ("/cohorts", "/pools/other--_shared/quota", "/pools/other/quota"):
         words = re.sub(r"<[^>]+>", " ", root.get(page).content.decode())
         assert "_shared" not in words and "Pool remainder (shared)" in words, page
+
+
+def test_a_file_of_the_client_has_the_numbers_of_the_file_of_the_page(root: Client) -> None:
+    make_pool("endless", NO_LIMIT)
+    submit_workflow("other", gpus=3, username="root", name="of-the-remainder")
+    reconcile()
+    page = list(csv.DictReader(io.StringIO(root.get("/pools?format=csv").content.decode())))
+    client = list(csv.DictReader(io.StringIO(pool_table(root.get("/api/pool_quota").json()).csv())))
+    names = ("quota", "guaranteed_in_use", "guaranteed_free")
+
+    def numbers(row: dict[str, str], end: str = "") -> list[str]:
+        return [row[f"{name}{end}"] for name in names]
+
+    shown = {(row["pool"], row["subpool"] or row["kind"]): numbers(row) for row in page}
+    assert len({tuple(numbers(row)) for row in client}) > 2
+    for row in client:
+        pool, _, part = row["pool"].partition("--")
+        assert numbers(row) == shown[pool, part or "pool"], row
+        assert numbers(row, "_own") == shown.get((pool, part or "shared"), shown[pool, part or "pool"]), row
+    for each in ("other", "endless"):
+        answer = root.get(f"/api/configs/pool/{each}/subpool?start_room=true").json()
+        for row in csv.DictReader(io.StringIO(subpool.subpools_table(answer).csv())):
+            pool, _, part = row["pool"].partition("--")
+            assert numbers(row) == shown[pool, {"": "pool", "_shared": "shared"}.get(part, part)]
 
 
 def _heads(text: str, table: str) -> list[str]:

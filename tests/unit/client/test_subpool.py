@@ -181,9 +181,14 @@ def test_list(osmo, stub):
         body | {"subpools": [subpool_body(), subpool_body("DELETING", name="team--old", quota=0, available=-5)]},
     )
     lines = osmo.ok("pool", "subpool", "list", "team").splitlines()
-    assert lines[2].split() == ["team", "-", "10", "(Total:", "100)", "50", "-40", "52", "-", "-", "-", "-"]
-    assert lines[3].split() == ["├─", "team--a", "ACTIVE", "30", "5", "25", "7", "2", "-", "-", "-"]
-    assert lines[4].split() == ["└─", "team--old", "DELETING", "0", "5", "-5", "7", "2", "-", "-", "-"]
+    assert lines[2].split() == ["team", "-", "100", "60", "40", "66", "4", "-", "-", "-"]
+    remainder = ["├─", "Pool", "remainder", "(shared)", "-", "10", "50", "-40", "52", "-", "-", "-", "-"]
+    assert lines[3].split() == remainder
+    assert lines[4].split() == ["├─", "team--a", "ACTIVE", "30", "5", "25", "7", "2", "-", "-", "-"]
+    assert lines[5].split() == ["└─", "team--old", "DELETING", "0", "5", "-5", "7", "2", "-", "-", "-"]
+    assert (
+        osmo.ok("pool", "subpool", "list", "team", "-o", "csv").splitlines()[2].startswith("team--_shared,,10,50,-40,")
+    )
     osmo.ok("pool", "subpool", "list", "team", "--include-archived")
     assert stub.last.query == {"include_archived": ["True"], "start_room": ["True"]}
 
