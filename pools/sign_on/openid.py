@@ -95,11 +95,6 @@ class _Known:
 _known: dict[str, _Known] = {}
 
 
-def forget_known() -> None:
-    """Forget what was read of providers, for tests."""
-    _known.clear()
-
-
 def authorization_url(provider: OpenIdProvider, started: StartedSignOn, redirect_uri: str) -> str:
     """The address to which the browser is sent. Raises Busy if the provider does not answer."""
     challenge = base64.urlsafe_b64encode(hashlib.sha256(started.verifier.encode()).digest()).rstrip(b"=").decode()

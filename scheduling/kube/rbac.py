@@ -13,7 +13,6 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.port import ResourceKind
-from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 from scheduling.kube.webhook_configuration import configuration_name
 
 READ_VERBS = ("get", "list", "watch")
@@ -92,45 +91,6 @@ def rbac_manifests(
         ),
         manifest("Role", rbac, {"rules": rules(NAMESPACE_RULES)}, inside=True),
         manifest("RoleBinding", rbac, {"roleRef": role | {"kind": "Role"}, "subjects": [subject]}, inside=True),
-    ]
-
-
-OBSERVER = "osmo-admin-observer"
-OBSERVER_KINDS: tuple[ResourceKind, ...] = (
-    resource_kinds.NODE,
-    resource_kinds.POD,
-    resource_kinds.POD_GROUP,
-    WORKLOADS[0],  # of Kueue; a right is for all versions
-    LOCAL_QUEUES[0],
-    resource_kinds.PRIORITY_CLASS,  # which of them is the default one
-    resource_kinds.DEVICE_LIST,
-    resource_kinds.DEVICE_CLAIM,
-)
-"""What is read of an observed cluster, in all namespaces."""
-
-
-def observer_manifests(namespace: str) -> list[Object]:
-    """All manifests for a cluster that is only observed: an account in `namespace` that may list and watch, and nothing
-    else."""
-    labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
-    metadata = {"name": OBSERVER, "labels": labels}
-    rbac, role = "rbac.authorization.k8s.io", {"kind": "ClusterRole", "name": OBSERVER}
-    subject = {"kind": "ServiceAccount", "name": OBSERVER, "namespace": namespace}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata | {"namespace": namespace}},
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRole",
-            "metadata": metadata,
-            "rules": [rule for kind in OBSERVER_KINDS for rule in _rules(kind, LIST_VERBS, ())],
-        },
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": metadata,
-            "roleRef": role | {"apiGroup": rbac},
-            "subjects": [subject],
-        },
     ]
 
 

@@ -150,10 +150,6 @@ class PoolBalance:
         """The shared leaf's quota."""
         return unallocated_quota(self.guarantee, self.allocated)
 
-    def quota_of(self, name: str | None) -> Gpus:
-        """The accounting quota of a subpool by its short name; None means the shared leaf."""
-        return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
-
     def usage_of(self, leaf: str) -> UsageCounts:
         """The usage of a subpool by its short name, or of the shared leaf by the name of its queue."""
         if leaf == SHARED_QUEUE:

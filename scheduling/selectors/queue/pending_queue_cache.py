@@ -70,10 +70,6 @@ class PendingQueueCache:
         """Let the next reader of a large queue start its refresh."""
         self._entry(backend).expire()
 
-    def wait_for_refresh(self, backend: Backend, seconds: float) -> None:
-        """Wait for a refresh that is running."""
-        self._entry(backend).join(seconds)
-
     def close(self, seconds: float = 2.0) -> None:
         """Start no more refreshes, and wait for those that are running."""
         self._is_closed = True

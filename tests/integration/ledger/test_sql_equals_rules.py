@@ -140,7 +140,8 @@ def test_the_sum_of_active_subpools_is_the_same_in_every_form(roots: list[Pool])
         assert locked.allocated == balance.allocated == listed[root.name].allocated
         assert locked.quota == balance.unallocated
         assert balance.allocated <= balance.guarantee
+        quotas = {part.name: part.quota for part in balance.subpools}
         for leaf in Pool.objects.filter(parent=root):
             locked = lock_leaf(leaf, actor)
             assert locked is not None
-            assert locked.quota == balance.quota_of(leaf.subpool_name)
+            assert locked.quota == quotas[leaf.subpool_name]

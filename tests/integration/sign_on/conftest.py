@@ -80,9 +80,9 @@ def configure(settings: Any) -> Iterator[Any]:
     def use(*providers: SignOnProvider, **env: Any) -> None:
         settings.OSMO = dataclasses.replace(settings.OSMO, sign_on_providers=providers, **env)
 
-    openid.forget_known()
+    openid._known.clear()
     yield use
-    openid.forget_known()
+    openid._known.clear()
 
 
 @pytest.fixture

@@ -225,5 +225,5 @@ class TestWhoCannotBeAskedAgain:
 
 def check_after_the_grace() -> None:
     SignOnIdentity.objects.update(checked_at=timezone.now() - timedelta(hours=1), claimed_until=None)
-    openid.forget_known()
+    openid._known.clear()
     check_due_identities()

@@ -156,6 +156,6 @@ def test_a_provider_that_does_not_answer_is_in_the_log(corp: FaultyProvider, cap
     caplog.clear()
     check_now()
     assert f"The provider corp: {corp.issuer}/token answers 503" in caplog.text
-    openid.forget_known()
+    openid._known.clear()
     corp.browser.get("/sign-on/corp/")
     assert f"The provider corp: {corp.issuer}/.well-known/openid-configuration answers 503" in caplog.text

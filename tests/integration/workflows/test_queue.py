@@ -350,7 +350,7 @@ def test_a_large_queue_is_refreshed_in_the_background(large: Backend, cache: Pen
     submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
     cache.expire(large)
     assert len(cache.get(large).gangs) == 2
-    cache.wait_for_refresh(large, 60)
+    cache._entry(large).join(60)
     assert [gang.priority for gang in cache.get(large).gangs] == ["HIGH", "NORMAL", "NORMAL"]
 
 
@@ -361,7 +361,7 @@ def test_a_closed_cache_starts_no_refresh(large: Backend, cache: PendingQueueCac
     cache.expire(large)
     for _ in range(2):
         assert len(cache.get(large).gangs) == 2
-        cache.wait_for_refresh(large, 60)
+        cache._entry(large).join(60)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -384,7 +384,7 @@ def test_a_reader_of_one_workflow_does_not_wait_for_the_first_large_queue(
         (gang,) = waiting_gangs_of(SYSTEM, workflow).values()
         assert (gang.position, gang.position_in_queue, gang.reason.code) == (2, 2, "not_placed_yet")
     go_on.set()
-    cache.wait_for_refresh(large, 60)
+    cache._entry(large).join(60)
 
     (gang,) = waiting_gangs_of(SYSTEM, workflow).values()
     assert (gang.position, gang.reason.code) == (1, "next_pass")
@@ -401,7 +401,7 @@ def test_a_queue_that_cannot_be_built_leaves_the_old_one(
     cache.expire(large)
     monkeypatch.setattr(pending_queue_cache, "build_pending_queue", fail)
     before = cache.get(large)
-    cache.wait_for_refresh(large, 60)
+    cache._entry(large).join(60)
     assert cache.get(large) is before
 
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import yaml
 
-from scheduling.kube import rbac
+from scheduling.kube.connection import resource_kinds
 from scheduling.kube.connection.client import KubernetesCluster, KubernetesReader
 from scheduling.kube.connection.port import Cluster, ClusterReader
+from scheduling.kube.informer import InformerTiming
+from scheduling.services.kubernetes.observing.informers import ObservedInformers
 
 ROOT = Path(__file__).resolve().parents[3]
 OBSERVING = ROOT / "scheduling" / "services" / "kubernetes" / "observing"
+RBAC = "rbac.authorization.k8s.io"
 WRITES = {"apply", "create", "merge", "delete"}
 WRITERS = {"Cluster", "KubernetesCluster", "fence", "EventWriter", "ClusterLease", "QueueWriter"}
 """Names of what writes to a cluster, or makes such a connection."""
@@ -29,12 +32,17 @@ def test_a_reader_sends_get_alone() -> None:
     assert KubernetesReader._methods == {"GET"}
 
 
-def test_the_rights_to_observe_are_list_and_watch() -> None:
-    manifests = list(yaml.safe_load_all((ROOT / "deploy" / "observer.yaml").read_text()))
-    assert manifests == rbac.observer_manifests("osmo")
-    rules = [rule for item in manifests for rule in item.get("rules", ())]
-    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
-    assert "secrets" not in {resource for rule in rules for resource in rule["resources"]}
+def test_the_rights_to_observe_are_list_and_watch_of_what_is_read() -> None:
+    account, role, binding = yaml.safe_load_all((ROOT / "deploy" / "observer.yaml").read_text())
+    informers = ObservedInformers(lambda: None, lambda: None, InformerTiming())
+    read = {informer.kind for informer in informers._all}
+    read |= {resource_kinds.DEVICE_LIST, resource_kinds.DEVICE_CLAIM}  # beside nodes, once for each reading of them
+    allowed = [(group, plural) for rule in role["rules"] for group in rule["apiGroups"] for plural in rule["resources"]]
+    assert sorted(allowed) == sorted({(kind.group, kind.plural) for kind in read})
+    assert all(rule["verbs"] == ["list", "watch"] for rule in role["rules"])
+    assert binding["roleRef"] == {"kind": role["kind"], "name": role["metadata"]["name"], "apiGroup": RBAC}
+    where = {key: account["metadata"][key] for key in ("name", "namespace")}
+    assert binding["subjects"] == [{"kind": account["kind"], **where}]
 
 
 def test_what_observes_names_no_writer() -> None:
