@@ -363,7 +363,9 @@ def tree_cells(row: PoolTreeRow) -> SafeString:
     temporary: SafeString | str = ""
     if row.until:
         after = gpus(row.quota_after)
-        temporary = format_html(_BRIEF, f"temporary; {after} again {_utc(row.until)}", f"then {after}")
+        temporary = format_html(
+            _BRIEF, f"temporary; {row.after_text or after} again {_utc(row.until)}", f"then {after}"
+        )
     return format_html(
         _TREE_CELLS,
         usage_bar(row.bar, row.name) + flavor_line(row.flavors),

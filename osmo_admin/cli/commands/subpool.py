@@ -211,7 +211,8 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
         quota = f"quota {answer['quota']}{_flavors_text(answer)}"
         numbers = f"{quota}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
         until = format_local_time(answer.get("quota_until"))
-        end = f" At {until} it is {answer.get('quota_after')} again." if until else ""
+        after = f"{answer.get('quota_after')}{_flavors_text(answer, 'quotas_after')}"
+        end = f" At {until} it is {after} again." if until else ""
         return f"Subpool {name} {action}: {state}, {numbers}.{end}"
     if state == "DELETING":
         deadline = format_local_time(answer.get("drain_by"))
@@ -223,8 +224,8 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}.{ended}"
 
 
-def _flavors_text(answer: dict[str, Any]) -> str:
-    parts = ", ".join(f"{gpus} {flavor}" for flavor, gpus in (answer.get("quotas") or {}).items())
+def _flavors_text(answer: dict[str, Any], key: str = "quotas") -> str:
+    parts = ", ".join(f"{gpus} {flavor}" for flavor, gpus in (answer.get(key) or {}).items())
     return f" ({parts})" if parts else ""
 
 

@@ -16,7 +16,7 @@ from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import PoolBalance, Subpool
 from pools.domain.quota.usage_bar import FlavorUse, UsageBar, leaf_bar, pool_bar, subpool_bar
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.domain.values.amounts import Gpus
+from pools.domain.values.amounts import Gpus, gpus_text
 from pools.models import LeafUsage, Pool
 from pools.models.pool import PoolQuerySet
 from pools.representations.pool import pool_status_of as status_of_work
@@ -48,6 +48,7 @@ class PoolTreeRow:
     bar: UsageBar
     until: datetime | None = None
     quota_after: int | None = None
+    after_text: str = ""
     flavors: tuple[FlavorUse, ...] = ()
 
 
@@ -226,6 +227,7 @@ def _subpool_row(root: Pool, part: Subpool, totals: PoolTotals, flavors: tuple[F
         bar=held.bar,
         until=part.until,
         quota_after=part.quota_after,
+        after_text=gpus_text(part.quota_after or 0, part.quotas_after, root.part_flavors) if part.quotas_after else "",
         flavors=flavors,
     )
 

@@ -11,8 +11,11 @@ from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool
-from pools.models import Pool
+from pools.domain.names import REMAINDER_LABEL
+from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.models import AuditEntry, Pool
 from pools.selectors.quotas.pool_balance import read_balance
+from pools.services.configuration.subpools import end_temporary_quotas
 from tests.support import world
 from tests.support.api_client import ApiClient
 from tests.support.flavors import make_flavored_pool, submit_gpus
@@ -100,6 +103,35 @@ def test_a_temporary_quota_of_one_flavor_ends_in_that_flavor(root: ApiClient) ->
     assert (raised.body["quotas"], raised.body["quotas_after"]) == ({"h100": 12, "a100": 8}, {"h100": 8, "a100": 8})
     assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"h100": 5}}).status == 400
     assert root("PATCH", f"{SUBPOOL}/b", {"quotas": {"a100": 24}}).status == 200
+
+
+def test_a_temporary_quota_of_one_flavor_on_pages_and_in_the_audit(root: ApiClient) -> None:
+    """Preview, start, end and revert of a raise of h100 alone."""
+    browser, address = world.sign_in("root"), "/pools/team/subpools/a/resize"
+    until = timezone.now() + timedelta(hours=5)
+    typed = {"quotas-h100": "12", "quotas-a100": "8", "until": f"{until:%Y-%m-%dT%H:%M}", "step": "preview"}
+    preview = browser.post(address, typed, follow=True)
+    shown = {node.shown_label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
+    assert (shown["a, h100"], shown[f"{REMAINDER_LABEL}, h100"]) == ((8, 12), (4, 0)) and "a, a100" not in shown
+    assert "it is 8 a100 GPUs and 8 h100 GPUs again" in preview.content.decode()
+    assert browser.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
+    row = root.get(f"{SUBPOOL}/a")
+    assert (row["quotas"], row["quotas_after"]) == ({"h100": 12, "a100": 8}, {"h100": 8, "a100": 8})
+    assert "temporary; 8 a100 GPUs and 8 h100 GPUs again" in browser.get("/pools/team").content.decode()
+    raised = AuditEntry.objects.filter(object="pool/team--a").latest("id")
+    Pool.objects.filter(name="team--a").update(quota_until=timezone.now() - timedelta(seconds=1))
+    assert end_temporary_quotas() == 1
+    world.check_deferred_constraints()
+    row = root.get(f"{SUBPOOL}/a")
+    assert (row["quotas"], row["quota_until"]) == ({"h100": 8, "a100": 8}, None) and "quotas_after" not in row
+    ended = AuditEntry.objects.filter(object="pool/team--a").latest("id")
+    assert [gpus_by_flavor(each["flavors"]) for each in (ended.before, ended.after) if each] == [
+        {"h100": 12, "a100": 8}, {"h100": 8, "a100": 8}
+    ]  # fmt: skip
+    back = browser.get(f"/activity/audit/{ended.pk}").context["revert"]
+    assert "quotas-h100=12" in back and "until" not in back
+    before = browser.get(f"/activity/audit/{raised.pk}").context["revert"]
+    assert "quotas-h100=8" in before and browser.get(before).context["is_unchanged"]
 
 
 def test_the_page_for_several_subpools_has_a_number_for_each_flavor(root: ApiClient) -> None:

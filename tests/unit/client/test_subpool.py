@@ -234,6 +234,10 @@ def test_a_temporary_quota_is_sent_and_shown_with_its_end(osmo, stub):
     assert stub.last.body == {"quota": 50, "until": "2026-11-27T18:00:00"}
     assert "2026-11-27" in text
     assert "it is 30 again." in text
+    kinds = {"quotas": {"h100": 20, "t4": 30}, "quotas_after": {"h100": 10, "t4": 20}}
+    stub.on("PATCH", ONE, subpool_body(quota=50, quota_until="2026-11-27T18:00:00", quota_after=30, **kinds))
+    text = osmo.ok("pool", "subpool", "update", "team", "a", "--quotas", "h100=20", "--until", "2026-11-27T18:00+00:00")
+    assert "it is 30 (10 h100, 20 t4) again." in text
 
 
 def test_a_deadline_of_a_drain_is_sent_and_shown(osmo, stub):
