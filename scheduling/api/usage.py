@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.text import slugify
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -37,6 +39,10 @@ from scheduling.selectors.reports.usage import (
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 DEFAULT_WINDOW = timedelta(days=30)
+SECONDS_PER_HOUR = 3600
+HOURS_DIGITS = 4
+MAX_NAMED_IN_FILE = 3
+_OF_SECONDS = "_gpu_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class Usage(View):
     work."""
 
     @describe_operation(
-        "Show what was used, lent, idle and waited for, in GPU-seconds, computed from state changes.",
+        "Show what was used, lent, idle and waited for, computed from state changes: in GPU-seconds, as CSV in GPU-hours.",
         query_parameters=parameters_of(UsageQuery),
         answer=UsageListAnswer,
         text_types=["text/csv"],
@@ -141,7 +147,11 @@ class Usage(View):
         answer = read_usage(self.actor, UsageQuestion(since, until, query.by, query.bucket, pools, query.user))
         if not answer.rows:
             require_known_pools(self.actor, query.pool)
-        return usage_csv(answer) if query.format == "csv" else Response(usage_body(answer, query))
+        return (
+            usage_csv(answer, (*query.pool, *query.user))
+            if query.format == "csv"
+            else Response(usage_body(answer, query))
+        )
 
 
 class UsageTrace(View):
@@ -244,8 +254,20 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def usage_csv(answer: UsageAnswer) -> HttpResponse:
-    """The answer as a CSV file."""
-    columns = ["start", str(answer.question.by), *UsageNumbers.__annotations__]
-    rows = ([row.start.astimezone(UTC), row.key, *usage_numbers(row).values()] for row in answer.rows)
-    return csv_response("usage", columns, rows)
+def usage_csv(answer: UsageAnswer, named: Sequence[str]) -> HttpResponse:
+    """The answer as a CSV file in GPU-hours, called by the pools and users that were asked for and by its days."""
+    question, names = answer.question, UsageNumbers.__annotations__
+    columns = ["start", str(question.by), *(name.replace(_OF_SECONDS, "_gpu_hours") for name in names)]
+    rows = (
+        [row.start.astimezone(UTC), row.key, *(_file_cell(*each) for each in usage_numbers(row).items())]
+        for row in answer.rows
+    )
+    whom = named if len(named) <= MAX_NAMED_IN_FILE else [f"{len(named)}-pools-and-users"]
+    last = question.until.astimezone(UTC) - timedelta.resolution
+    parts = ("usage", *map(slugify, whom), f"{question.since.astimezone(UTC):%Y-%m-%d}-to-{last:%Y-%m-%d}")
+    return csv_response("-".join(filter(None, parts)), columns, rows)
+
+
+def _file_cell(name: str, value: Any) -> Any:
+    is_seconds = name.endswith(_OF_SECONDS) and value is not None
+    return round(value / SECONDS_PER_HOUR, HOURS_DIGITS) if is_seconds else value

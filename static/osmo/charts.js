@@ -80,9 +80,11 @@
     return pen.createPattern(tile, "repeat");
   }
 
+  const textOf = (figure) => document.getElementById(figure.dataset.plot)?.textContent;
+
   function read(figure) {
-    const source = document.getElementById(figure.dataset.plot);
-    return source ? JSON.parse(source.textContent) : null;
+    const text = textOf(figure);
+    return text ? JSON.parse(text) : null;
   }
 
   // Areas on top of each other: each is drawn from zero to its sum, the highest first. Lines are drawn over them.
@@ -101,6 +103,7 @@
     if (!data || data.times.length < 2) return;
     picture.hidden = false;
     legend.hidden = false;
+    picture.setAttribute("aria-label", `${data.title}: ${figure.querySelector(".oa-plot__summary").textContent}`);
     picture.replaceChildren();
     const style = getComputedStyle(figure);
     const ink = getComputedStyle(picture).color;
@@ -229,7 +232,7 @@
     plot.over.addEventListener("dblclick", () => showPart(null));
     followFinger(plot, enlargeSelected);
     followKeys(figure, picture, plot, data, enlarge);
-    drawn.push({ figure, picture, plot, showPart: showOwnPart });
+    drawn.push({ figure, picture, plot, text: textOf(figure), showPart: showOwnPart, showValues: () => follow(plot) });
   }
 
   // uPlot listens to the mouse alone. A finger that moves up and down still scrolls the page (charts.css).
@@ -306,7 +309,29 @@
     document.querySelectorAll("[data-plot]").forEach(draw);
   }
 
+  // After a refresh of the page (live.js): new numbers are drawn under the cursor that is there, not during a drag.
+  function drawChanged() {
+    for (const figure of document.querySelectorAll("[data-plot]")) {
+      const place = drawn.findIndex((each) => each.figure === figure);
+      if (place < 0) {
+        draw(figure);
+        continue;
+      }
+      const { plot, text, showValues } = drawn[place];
+      if (text === textOf(figure) || plot.select.width > 0) {
+        showValues(); // the refresh took them out of the legend
+        continue;
+      }
+      const { left, top } = plot.cursor;
+      plot.destroy();
+      drawn.splice(place, 1);
+      draw(figure);
+      if (left >= 0) drawn.at(-1)?.plot.setCursor({ left, top });
+    }
+  }
+
   drawAll();
+  document.addEventListener("osmo:refreshed", drawChanged);
   window.addEventListener("hashchange", () => {
     part = partInAddress();
     for (const each of drawn) each.showPart();

@@ -1,7 +1,7 @@
 // Parts of a page with `data-live` and an id follow the changes: after an event of /api/events the same page is fetched
 // again and those parts are replaced where they differ. Focus, selection, scroll position, input and folded rows stay.
 // `data-live-about="workflow/a pool/team"` limits the events to objects of these names, or of kinds such as "workflow".
-// Charts and what is marked `data-live-keep` stay as they are. `data-live-every="2"` asks for a refresh every 2 seconds,
+// What is marked `data-live-keep` stays as it is; charts.js draws charts anew. `data-live-every="2"` asks for a refresh every 2 seconds,
 // for progress that no event announces.
 //
 // All tabs of a browser share one stream: the tab that holds the lock opens it and passes the events on. Without locks
@@ -66,7 +66,7 @@
     beforeNodeRemoved: (node) => !(node instanceof Element && node.matches("[data-live-keep]")), // made by a script
     beforeAttributeUpdated: (name) => !STATE.includes(name),
     beforeNodeMorphed(old, fresh) {
-      if (old instanceof Element && old.matches("[data-live-keep], [data-plot]")) return false; // drawn by a script
+      if (old instanceof Element && old.matches("[data-live-keep]")) return false; // drawn by a script
       if (old instanceof HTMLInputElement || old instanceof HTMLSelectElement || old instanceof HTMLTextAreaElement) return false;
       if (old instanceof HTMLTimeElement && old.dateTime === fresh.dateTime) return false;
       return !old.isEqualNode?.(fresh);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.contrib import admin
@@ -19,16 +20,19 @@ from scheduling.domain.lists import NO_KEY, Bucket, UsageKey
 from scheduling.models import UsageProgress
 from scheduling.selectors.reports.usage import (
     MAX_WORKFLOW_WINDOW,
+    LostShare,
     UsageRow,
     read_usages,
 )
 from scheduling.selectors.reports.usage_charts import CAUSE_TITLES, usage_charts
 from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, chosen_window, offered_months, window_of
 from scheduling.selectors.work.leaf_names import leaf_names_of
-from scheduling.templatetags.usage import USAGE_COLUMNS, usage_texts
+from scheduling.templatetags.usage import USAGE_COLUMNS, gpu_hours, usage_texts
 
 MAX_ROWS_SHOWN = 100
 MAX_LOSSES_SHOWN = 12
+LOSSES = "losses"
+"""The value of `table` in the address of the file of lost work."""
 MAX_POOLS_SUGGESTED = 200
 
 
@@ -39,21 +43,23 @@ class UsageAdmin(PolicyAdmin):
     address = "usage"
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, now = actor_of(request), timezone.now()
-        wanted, fault = chosen_window(request.GET, now)
-        text = request.GET.get("by", "")
+        actor, now, query = actor_of(request), timezone.now(), request.GET
+        wanted, fault = chosen_window(query, now)
+        text = query.get("by", "")
         key = UsageKey(text) if text in set(UsageKey) else UsageKey.POOL
         is_too_long = key is UsageKey.WORKFLOW and wanted.until - wanted.since > MAX_WORKFLOW_WINDOW
         window = window_of(chosen_period(None, "30d"), now) if is_too_long else wanted
-        pool, user = request.GET.get("pool", "").strip(), request.GET.get("user", "").strip()
+        pool, user = query.get("pool", "").strip(), query.get("user", "").strip()
         leaves = leaf_names_of(actor, pool) if pool else []
         users = [user] if user else []
         drawn = window.question(UsageKey.BACKEND, leaves, users)
         answer, listed = read_usages(actor, [drawn, replace(drawn, by=key, bucket=Bucket.MONTH)])
         rows = _rows_by_key(listed.rows)
+        is_of_losses = query.get("table") == LOSSES
         if is_csv_request(request):
-            name = "-".join(["usage", *(part for part in (slugify(pool), slugify(user), window.file_name) if part)])
-            return usage_file(name, key, rows)
+            about = LOSSES if is_of_losses else "usage"
+            name = "-".join(filter(None, [about, slugify(pool), slugify(user), window.file_name]))
+            return losses_file(name, answer.losses) if is_of_losses else usage_file(name, key, rows)
         return self.render_page(
             request,
             "osmo/usage.html",
@@ -72,8 +78,8 @@ class UsageAdmin(PolicyAdmin):
             read_at=now,
             periods=PERIODS,
             months=offered_months(now),
-            since=request.GET.get("since", ""),
-            until=request.GET.get("until", ""),
+            since=query.get("since", ""),
+            until=query.get("until", ""),
             by=key,
             no_key=NO_KEY.get(key, "none"),
             keys=_offered_keys(actor),
@@ -96,6 +102,22 @@ def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
         texts = usage_texts(row)
         subject = ("" if row.subject else NO_KEY.get(key, "none")) + (row.key or "")
         lines.append([subject, *(_plain(texts[column]) for column in USAGE_COLUMNS)])
+    return csv_response(name, columns, lines)
+
+
+def losses_file(name: str, losses: Sequence[LostShare]) -> HttpResponse:
+    """The table of lost work as a CSV file, and no row is left out."""
+    columns = [column.heading for column in POOL_LOSS_COLUMNS.values()]
+    lines = (
+        [
+            f"{each.pool}/{each.part}".rstrip("/"),
+            each.rule,
+            each.taken_by,
+            each.attempts,
+            _plain(gpu_hours(each.gpu_ms)),
+        ]
+        for each in losses
+    )
     return csv_response(name, columns, lines)
 
 

@@ -314,7 +314,20 @@ def test_a_person_sees_the_own_work_and_the_own_pools(root: ApiClient, worker: A
 def test_csv_and_faults(root: ApiClient, worker: ApiClient) -> None:
     age_installation(3)
     text = root.get("/api/usage", format="csv", by="subpool")
-    assert text.splitlines()[0].startswith("start,subpool,capacity_gpu_s,quota_gpu_s,used_gpu_s,")
+    head, *lines = csv.DictReader(text.splitlines()).fieldnames or (), *csv.DictReader(text.splitlines())
+    assert list(head)[:5] == ["start", "subpool", "capacity_gpu_hours", "quota_gpu_hours", "used_gpu_hours"]
+    assert "_gpu_s" not in text, "people read hours, in the file as on the page"
+    day = f"{timezone.now() - timedelta(days=1):%Y-%m-%d}"
+    query = {"by": "pool", "since": f"{day}T00:00:00Z", "until": f"{day}T12:00:00Z"}
+    (row,) = [each for each in root.get("/api/usage", **query)["rows"] if each["pool"] == "team"]
+    (line,) = [
+        each
+        for each in csv.DictReader(root.get("/api/usage", format="csv", pool="team", **query).splitlines())
+        if each["pool"] == "team"
+    ]
+    assert float(line["quota_gpu_hours"]) == pytest.approx(row["quota_gpu_s"] / 3600, abs=0.0001) and row["quota_gpu_s"]
+    assert root.last.headers["Content-Disposition"] == f'attachment; filename="usage-team-{day}-to-{day}.csv"'
+    text = root.get("/api/usage", format="csv", by="subpool")
     assert "team--a" in text and root.last.headers["Content-Type"].startswith("text/csv")
     answer = root.get("/api/usage", by="moon", bucket="week", since="soon", format="xml")
     assert root.status == 400
