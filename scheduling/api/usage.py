@@ -131,7 +131,7 @@ class Usage(View):
     work."""
 
     @describe_operation(
-        "Show what was used, lent, idle and waited for, computed from state changes: in GPU-seconds, as CSV in GPU-hours.",
+        "Show what was used, lent, idle and waited for, from state changes: in GPU-seconds; the CSV file in GPU-hours.",
         query_parameters=parameters_of(UsageQuery),
         answer=UsageListAnswer,
         text_types=["text/csv"],

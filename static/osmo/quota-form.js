@@ -1,11 +1,20 @@
 // What the quota in a form leaves free, or makes of the quota of a cohort's subtree, while a person types. The numbers
-// stand in the page.
+// stand in the page. The boxes of a replay show the numbers of today.
 "use strict";
 
 (function () {
   const output = document.querySelector("output[data-note]");
   const cohort = document.querySelector("input[name=parent], input[name=cohort]");
   if (cohort && document.getElementById("cohorts")) cohort.setAttribute("list", "cohorts");
+  for (const box of document.querySelectorAll("input[list=replay-names]")) {
+    const names = Array.from(box.list.options);
+    const showToday = () => {
+      const today = names.find(({ value }) => value === box.value.trim())?.dataset ?? {};
+      for (const key of ["quota", "limit", "weight"]) box.form.elements[box.name.replace("name", key)].placeholder = key in today ? `now ${today[key]}` : "";
+    };
+    box.addEventListener("input", showToday);
+    showToday();
+  }
   if (!output) return;
   const input = document.getElementById(output.htmlFor.value);
   const numbers = JSON.parse(output.dataset.numbers);

@@ -25,6 +25,27 @@ def _drag(page: Any, box: dict[str, float], begin: float, end: float) -> None:
     page.mouse.up()
 
 
+def test_a_chart_follows_changes_and_keeps_its_part(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    """Each refresh of Usage draws what is new; the part, the typed filter and the cursor's values stay."""
+    scene.run_workflows(scene.pool, gpus=1)
+    tab = signed_in(scene.pool_user, viewport=DESK)
+    page = tab.open("/usage?period=24h")
+    page.wait_for_selector("html[data-live=on]", state="attached")
+    page.evaluate("document.getElementById('oa-main').removeAttribute('data-live-about')")  # not each half minute alone
+    _drag(page, page.locator(".u-over").first.bounding_box(), 0.5, 0.999)
+    part = page.url.partition("#")[2]
+    assert part.startswith("part=")
+    page.get_by_label("User", exact=True).fill("half-typed")
+    page.locator(".uplot").first.evaluate("drawn => drawn.setAttribute('data-old', '')")
+    count = page.locator(".u-over").count()
+    scene.run_workflows(scene.pool, gpus=4)
+    expect(page.locator("[data-old]"), "it is drawn anew").to_have_count(0)
+    expect(page.locator(".oa-plot__value").first).not_to_have_text("")
+    assert page.url.endswith(f"#{part}") and page.locator(".u-over").count() == count
+    expect(page.get_by_role("button", name="Whole period").first).to_be_visible()
+    expect(page.get_by_label("User", exact=True)).to_have_value("half-typed")
+
+
 @pytest.mark.parametrize("colours", ["none", "active"])
 def test_a_chart_tells_its_values_and_is_enlarged(
     scene: PoolScene, signed_in: Callable[..., Any], colours: str

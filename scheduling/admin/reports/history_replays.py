@@ -23,6 +23,7 @@ from pools.domain.names import SHARED_QUEUE, split_name
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import NO_LIMIT
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, Pool
 from pools.templatetags.osmo import hours, span
@@ -140,7 +141,8 @@ class HistoryReplayAdmin(PolicyAdmin):
             backends=backends,
             names=_suggested_names(actor, backends),
             columns=REPLAY_COLUMNS,
-            replays=list_replays(actor),
+            replays=(replays := list_replays(actor)),
+            is_live=any(each.ended_at is None for each in replays),
             status=400 if form.errors else 200,
         )
 
@@ -201,13 +203,25 @@ def _replayed_backends(actor: Actor) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
-def _suggested_names(actor: Actor, backends: list[str]) -> list[str]:
+def _suggested_names(actor: Actor, backends: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The names that a change may have, each with the numbers of today that it would replace."""
     found: list[str] = []
     for backend in Backend.objects.filter(name__in=backends[:MAX_NAMES_SUGGESTED]).order_by("name"):
         found += viewpoint(backend, visible_roots(actor, backend), reads_all=actor.can_read_all).names
         if len(found) >= MAX_NAMES_SUGGESTED:
             break
-    return found[:MAX_NAMES_SUGGESTED]
+    names = found[:MAX_NAMES_SUGGESTED]
+    today = {
+        pool.name: {"quota": _shown(pool.guarantee), "limit": _shown(pool.maximum), "weight": pool.weight}
+        if pool.parent_id is None
+        else {"quota": pool.last_quota}
+        for pool in Pool.objects.visible_to(actor).not_archived().filter(name__in=names)
+    }
+    return [(name, today.get(name, {})) for name in names]
+
+
+def _shown(limit: int | None) -> int | str:
+    return "unlimited" if limit in {None, NO_LIMIT} else limit
 
 
 def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -25,7 +25,15 @@ from scheduling.selectors.reports.usage import (
     read_usages,
 )
 from scheduling.selectors.reports.usage_charts import CAUSE_TITLES, usage_charts
-from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, chosen_window, offered_months, window_of
+from scheduling.selectors.reports.usage_periods import (
+    PERIODS,
+    chosen_period,
+    chosen_window,
+    day_text,
+    offered_months,
+    shown_day,
+    window_of,
+)
 from scheduling.selectors.work.leaf_names import leaf_names_of
 from scheduling.templatetags.usage import USAGE_COLUMNS, gpu_hours, usage_texts
 
@@ -78,8 +86,9 @@ class UsageAdmin(PolicyAdmin):
             read_at=now,
             periods=PERIODS,
             months=offered_months(now),
-            since=query.get("since", ""),
-            until=query.get("until", ""),
+            since=shown_day(query.get("since", "")),
+            until=shown_day(query.get("until", "")),
+            example_day=day_text(window.since),
             by=key,
             no_key=NO_KEY.get(key, "none"),
             keys=_offered_keys(actor),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -104,10 +105,10 @@ def _window_of_month(name: str, now: datetime) -> UsageWindow | None:
 def _window_of_days(since_text: str, until_text: str, now: datetime) -> UsageWindow | str:
     today = now.astimezone(UTC).date()
     try:
-        last = date.fromisoformat(until_text) if until_text else today
-        first = date.fromisoformat(since_text) if since_text else last - timedelta(days=29)
+        last = _read_day(until_text) if until_text else today
+        first = _read_day(since_text) if since_text else last - timedelta(days=29)
     except (ValueError, OverflowError):
-        return "Give days as 2026-10-31. The period is shown instead."
+        return "Give days as 31 Oct 2026 or 2026-10-31. The period is shown instead."
     if first > last or first > today:
         return "The first day is after the last one, or in the future. The period is shown instead."
     if last - first > MAX_LENGTH:
@@ -115,6 +116,27 @@ def _window_of_days(since_text: str, until_text: str, now: datetime) -> UsageWin
     since, end = _midnight(first), _midnight(last + timedelta(days=1))
     title = f"{first:%-d %B %Y} to {last:%-d %B %Y}"
     return UsageWindow(f"{first}-to-{last}", title, since, min(end, now), end)
+
+
+def day_text(day: date) -> str:
+    """A day that reads the same everywhere: 31 Oct 2026."""
+    return f"{day:%-d %b %Y}"
+
+
+def shown_day(text: str) -> str:
+    """A typed day as pages write it; what is not a day stays as it was typed."""
+    try:
+        return day_text(_read_day(text.strip()))
+    except ValueError:
+        return text
+
+
+def _read_day(text: str) -> date:
+    """A day as 2026-10-31, 31 Oct 2026 or 31 October 2026. Raises ValueError."""
+    for form in ("%d %b %Y", "%d %B %Y"):
+        with suppress(ValueError):
+            return datetime.strptime(text, form).date()  # a day has no zone
+    return date.fromisoformat(text)
 
 
 def _midnight(day: date) -> datetime:

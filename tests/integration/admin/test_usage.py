@@ -145,6 +145,9 @@ def test_the_file_is_the_table(as_person: SignedIn) -> None:
     head, *lines = csv.reader(answer.content.decode().splitlines())
     assert head[:4] == ["Subpool", "Quota (GPU-hours)", "Used (GPU-hours)", "Guaranteed (GPU-hours)"]
     assert _rows_of(page) == lines
+    lost = root.get(f"{PAGE}?pool=team&period={month}&format=csv&table=losses")
+    assert lost["Content-Disposition"] == f'attachment; filename="losses-team-{month}.csv"'
+    assert lost.content.decode().splitlines()[0] == "Pool,Rule,Taken by,Attempts,Lost [GPU-hours]"
     mine = as_person("worker").get(f"{PAGE}?by=subpool&period=7d&format=csv")
     assert "other--x" not in mine.content.decode()
     assert f"usage-7d-until-{timezone.now():%Y-%m-%d}.csv" in mine["Content-Disposition"]
@@ -165,7 +168,7 @@ NOW = datetime(2026, 11, 27, 15, 30, tzinfo=UTC)
             "2026-10-05-to-2026-10-06", "2026-10-05 00:00", "2026-10-07 00:00", "2026-10-07 00:00",
         ),
         (
-            {"since": "2026-11-26"},
+            {"since": "26 Nov 2026"},
             "2026-11-26-to-2026-11-27", "2026-11-26 00:00", "2026-11-27 15:30", "2026-11-28 00:00",
         ),
     ],
