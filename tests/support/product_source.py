@@ -5,11 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from tests.support.services import ROOT
 
 PACKAGES = ("osmo_admin", "pools", "scheduling")
+
+
+@cache
+def described_addresses() -> dict[str, Any]:
+    """The addresses of docs/openapi.yaml, each with its methods; a megabyte, which no test may change."""
+    paths: dict[str, Any] = yaml.load((ROOT / "docs" / "openapi.yaml").read_text(), yaml.CSafeLoader)["paths"]
+    return paths
 
 
 class ModuleFacts(NamedTuple):

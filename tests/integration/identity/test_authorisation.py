@@ -7,11 +7,9 @@ behind a wrong address or body no missing check would be seen.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from django.db import transaction
 
 from pools.domain.changes.backends import PutBackend
@@ -28,12 +26,12 @@ from scheduling.domain.changes.workflows import CancelWorkflow
 from tests.integration.pools.conftest import make_sim, pool_config
 from tests.support import world
 from tests.support.api_client import ApiClient
+from tests.support.product_source import described_addresses
 from tests.support.world import ModuleData
 
-ROOT = Path(__file__).resolve().parents[3]
 CHANGES = [
     (f"{method.upper()} {path}", described)
-    for path, methods in yaml.load((ROOT / "docs/openapi.yaml").read_text(), yaml.CSafeLoader)["paths"].items()
+    for path, methods in described_addresses().items()
     for method, described in methods.items()
     if method in {"post", "put", "patch", "delete"}
 ]

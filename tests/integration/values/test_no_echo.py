@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterator
 from functools import partial, reduce
 from operator import getitem
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import yaml
 from django.db import transaction
 from django.test import Client
 
@@ -22,14 +20,13 @@ from pools.models import AuditEntry, Notice
 from scheduling.models import Workflow
 from tests.support import world
 from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support.product_source import described_addresses
 from tests.support.world import sign_in
 
 pytestmark = pytest.mark.django_db
 
-ROOT = Path(__file__).resolve().parents[3]
 CANARY = "Canary7secret"
 HUGE = 10**400
-SPEC = yaml.load((ROOT / "docs/openapi.yaml").read_text(), yaml.CSafeLoader)
 NAMES_OF_OBJECTS = {"pool", "root", "workflow_id"}
 """The object that a request asks for; the answer says by its name that it does not exist."""
 
@@ -265,7 +262,7 @@ def test_submitted_files(client: Client, caplog: pytest.LogCaptureFixture, name:
 
 def test_queries(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     faults = Faults(client, caplog)
-    for path, operations in SPEC["paths"].items():
+    for path, operations in described_addresses().items():
         if path in STREAMS or path.startswith("/webhooks"):
             continue
         address = path.format(**PLACES)

@@ -15,9 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import yaml
-
-from tests.support.services import ROOT
+from tests.support.product_source import described_addresses
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,12 @@ class StubServer:
 @functools.cache
 def _operations() -> list[tuple[re.Pattern[str], dict[str, set[str]]]]:
     """The parameters of each method of each address, from the OpenAPI file."""
-    paths = yaml.load((ROOT / "docs" / "openapi.yaml").read_text(), yaml.CSafeLoader)["paths"]
     return [
         (
             re.compile(re.sub(r"{\w+}", "[^/]+", path)),
             {method.upper(): {each["name"] for each in found.get("parameters", ())} for method, found in item.items()},
         )
-        for path, item in paths.items()
+        for path, item in described_addresses().items()
     ]
 
 
