@@ -34,9 +34,6 @@ _ROWS = """() => {
     tallest: Math.max(...place.map(({ height }) => height)),
   };
 }"""
-_CUT_REASONS = """() => [...document.querySelectorAll('main td.oa-give .oa-unfold > summary')].filter(
-  (each) => each.checkVisibility() && each.closest('td').scrollWidth > each.closest('td').clientWidth
-).map((each) => each.textContent)"""
 _CUT = """() => {
   const isCut = (part) => part.scrollWidth > part.clientWidth + 1;
   const isFolded = (part) => part.closest('details:not([open]) > :not(summary)');
@@ -127,7 +124,6 @@ def test_a_screen_of_each_list(full_lists: PoolScene, enter: Callable[..., Tab])
         assert rows["whole"] >= 18 and rows["first"] < 250, (path, rows)
         assert rows["tallest"] <= 36.5, (path, rows)
         assert page.evaluate(_CUT) == [], path
-        assert page.evaluate(_CUT_REASONS) == [], path
         tab.assert_accessible_in_both_colours()
         for width, first in ((768, 320), (390, 300)):
             resize(tab, width)
@@ -235,8 +231,10 @@ def test_a_screen_of_a_pool_its_queue_its_tree_and_home(full_lists: PoolScene, e
             if path == "/":
                 assert rows["whole"] >= 1, ("the tables of Home begin on the first screen", width, rows)
                 if width == 1440:
+                    page.locator(".oa-problems").evaluate("each => each.style.minHeight = '700px'")
                     waits = page.get_by_role("region", name="Pools with waiting work").bounding_box()
                     assert waits and waits["y"] + 2 * 36 < DESK_HEIGHT * 0.75, "who waits is above the fold"
+                    page.locator(".oa-problems").evaluate("each => each.style.minHeight = ''")
             else:
                 assert rows["first"] < first, (path, width, rows)
                 assert rows["whole"] >= min(whole, rows["shown"]), "whole rows, or all of a tree folded on phones"
