@@ -120,6 +120,17 @@ def test_parts_of_gpus_are_told() -> None:
     assert read_gpus("gres/gpu:nvidia_a100-sxm4-40gb_1g.5gb=7").are_parts
 
 
+def test_parts_of_gpus_are_counted_as_gpus_and_told(tmp_path: Path) -> None:
+    def notes(*rows: str) -> tuple[str, ...]:
+        trace, _reader = read(tmp_path, HEADER + "".join(rows))
+        assert trace is not None
+        return trace.notes
+
+    parts, note = {"AllocTRES": "gres/gpu:a100_1g.5gb=3"}, "parts of GPUs (MIG). Each part is counted as one GPU."
+    assert notes(row(), row(JobID="9", **parts)) == (f"1 line has {note}",)
+    assert notes(row(**parts), row(JobID="9", **parts)) == (f"2 lines have {note}",)
+
+
 def test_a_fraction_of_gpus_is_not_cut_off() -> None:
     assert read_gpus("gres/gpu=4.00").gpus == 4
     with pytest.raises(BadSlurmValue):

@@ -39,7 +39,7 @@ MARK: Final = "|"
 _MARKS: Final = (MARK, "\t", ";", "^", "~", "#", "@", "!")
 """What may stand between the columns (`--delimiter`): marks that stand in no value of theirs."""
 MAX_GPUS: Final = 10**15
-_MIG: Final = "{count} records have parts of GPUs (MIG). Each part is counted as one GPU."
+_MIG: Final = "{lines} {have} parts of GPUs (MIG). Each part is counted as one GPU."
 _HELD: Final = "{jobs} could not start before a time or another job (Eligible). Each is submitted at that time."
 _NO_TEAM: Final = "is missing, so the job has no team. Choose another column with --team-from, or give --team NAME"
 
