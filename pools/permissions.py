@@ -48,8 +48,8 @@ def require_own_account(actor: Actor) -> None:
     if not actor.sees_own_account:
         raise Forbidden(
             f"The token {actor.token} has only some roles of {actor.username}: of the account it changes neither the "
-            "mail address, the notices and their targets, nor the saved views and what was read of the inbox. Log in "
-            "as the user, or with a token of all roles."
+            "mail address, the notices and their destinations, nor the saved views and what was read of the inbox. "
+            "Log in as the user, or with a token of all roles."
         )
 
 

@@ -311,6 +311,10 @@
 
   // After a refresh of the page (live.js): new numbers are drawn under the cursor that is there, not during a drag.
   function drawChanged() {
+    for (const each of drawn.filter(({ figure }) => !figure.isConnected)) {
+      each.plot.destroy();
+      drawn.splice(drawn.indexOf(each), 1);
+    }
     for (const figure of document.querySelectorAll("[data-plot]")) {
       const place = drawn.findIndex((each) => each.figure === figure);
       if (place < 0) {
@@ -318,6 +322,7 @@
         continue;
       }
       const { plot, text, showValues } = drawn[place];
+      const count = drawn.length;
       if (text === textOf(figure) || plot.select.width > 0) {
         showValues(); // the refresh took them out of the legend
         continue;
@@ -326,7 +331,7 @@
       plot.destroy();
       drawn.splice(place, 1);
       draw(figure);
-      if (left >= 0) drawn.at(-1)?.plot.setCursor({ left, top });
+      if (left >= 0 && drawn.length === count) drawn.at(-1).plot.setCursor({ left, top });
     }
   }
 

@@ -149,6 +149,11 @@ class FaultyInstallation(Stack):
         )
         return bool(self.query(waiting))
 
+    def is_in_transaction(self) -> bool:
+        """Whether a session of the installation has a transaction, such as one whose process was killed."""
+        busy = "SELECT FROM pg_stat_activity WHERE state <> 'idle' AND application_name = 'osmo-admin'"
+        return bool(self.query(busy))
+
     # --- checking ---
     def check_notifications(self, pool: str) -> None:
         """A notification starts work without Celery beat."""

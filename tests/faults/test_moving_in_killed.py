@@ -113,7 +113,7 @@ def test_killed_while_an_import_is_written(installation: FaultyInstallation, tmp
 
 
 def check_nothing_written(installation: FaultyInstallation, prefix: str) -> None:
-    installation.wait_until(lambda: not installation.is_waiting_for_lock(), what="the killed session is gone")
+    installation.wait_until(lambda: not installation.is_in_transaction(), what="the killed session is gone")
     assert made(installation, prefix) == (0, 0)
     installation.assert_consistent()
 
@@ -142,7 +142,7 @@ def test_killed_while_many_workflows_are_cancelled(installation: FaultyInstallat
     fields = {"name": sorted(installation.workflow_statuses(name)), "step": "confirm"}
     with killed_web(installation, "pools_auditentry"):
         browser.post(f"{LIST}/-/cancel", fields)
-    installation.wait_until(lambda: not installation.is_waiting_for_lock(), what="the killed session is gone")
+    installation.wait_until(lambda: not installation.is_in_transaction(), what="the killed session is gone")
     assert set(installation.workflow_statuses(name).values()) == {"RUNNING"}
     assert installation.audited_workflows("workflow.canceled", name) == []
     installation.assert_consistent()

@@ -65,10 +65,11 @@ def test_killed_between_two_transactions(installation: FaultyInstallation, victi
         installation.set_online(pools[0])
         # Periodic tasks may wait for the locked row as well, also before the worker starts work.
         installation.wait_until(lambda: started() > 0, what="the worker starts work")
-        assert started() == MAX_TREES_TOGETHER * EACH, "the first trees are done, together"
+        assert started() >= MAX_TREES_TOGETHER * EACH, "the first trees are done, together"
         installation.wait_until(installation.is_waiting_for_lock, what="the worker waits for the locked tree")
         kill(installation, victim)
-        assert started() == MAX_TREES_TOGETHER * EACH, "the others wait"
+        # After a timeout of the lock the worker goes on with the trees that are not locked.
+        assert MAX_TREES_TOGETHER * EACH <= started() <= (POOLS - 1) * EACH
         installation.assert_consistent()
     installation.restart_dead()
     installation.wait_all_running(name)

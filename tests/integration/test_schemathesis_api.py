@@ -3,7 +3,6 @@ that the file does not know."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +17,6 @@ from django.db import close_old_connections
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.config import GenerationConfig
-from schemathesis.generation.feedback import FeedbackSources
-from schemathesis.pytest._test_builder import build_operation_test
-from schemathesis.python._constants.orchestrator import make_constants_value_source
-from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     allow_header_conformance,
     content_type_conformance,
@@ -47,21 +42,13 @@ CHECKS = [
 ]
 IS_NIGHTLY = hypothesis.settings.get_current_profile_name() == "nightly"
 SAMPLES = 150 if IS_NIGHTLY else 4
-OPENAPI = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
-
-
-def _list_operations() -> Iterator[str]:
-    """`GET /path` for each operation of the file: all that each process of a run needs when it collects tests. The
-    requests of an operation are made when its test begins."""
-    path, lines = "", r"^  (/\S*):$|^    (get|put|post|patch|delete):$"
-    for name, method in re.findall(lines, OPENAPI.read_text(), re.MULTILINE):
-        if name:
-            path = name
-        else:
-            yield f"{method.upper()} {path}"
-
-
-each_operation = pytest.mark.parametrize("operation", list(_list_operations()))
+schema = schemathesis.openapi.from_path(Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml")
+schema.app = get_wsgi_application()
+# A wrong value for each key, one by one, is soon refused. The right ones at each boundary, and every other method, are
+# 5,000 requests that compute something; random bodies stand for them in the daily run.
+if not IS_NIGHTLY:
+    schema.config.phases.coverage.unexpected_methods = set()
+    schema.config.phases.coverage.generation = GenerationConfig(modes=[GenerationMode.NEGATIVE])
 
 # Random names hit nothing. Short ones (the first that are tried) stand for what is there.
 KNOWN = (
@@ -78,26 +65,13 @@ KNOWN = (
 )
 
 
+@schema.hook
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
     """Put a name that exists in place of a short one."""
     known = next((names for prefix, names in KNOWN if context.operation.path.startswith(prefix)), {})
     return path_parameters and {
         key: known[key] if key in known and len(str(value)) <= 3 else value for key, value in path_parameters.items()
     }
-
-
-@pytest.fixture(scope="session")
-def schema() -> BaseSchema:
-    """The whole file."""
-    whole = schemathesis.openapi.from_path(OPENAPI)
-    whole.app = get_wsgi_application()
-    whole.hook(map_path_parameters)
-    # A wrong value for each key, one by one, is soon refused. The right ones at each boundary, and every other method,
-    # are 5,000 requests that compute something; random bodies stand for them in the daily run.
-    if not IS_NIGHTLY:
-        whole.config.phases.coverage.unexpected_methods = set()
-        whole.config.phases.coverage.generation = GenerationConfig(modes=[GenerationMode.NEGATIVE])
-    return whole
 
 
 class Installation:
@@ -171,35 +145,25 @@ def _judge(case: Any, headers: dict[str, str]) -> None:
     case.validate_response(response, headers=headers, checks=checks)
 
 
-def _try(schema: BaseSchema, operation: str, headers: dict[str, str]) -> None:
-    """Requests of every phase, as `schema.parametrize()` makes them of all operations when it collects tests."""
-    method, path = operation.split()
-
-    @hypothesis.settings(
-        max_examples=SAMPLES,
-        deadline=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-        derandomize=not IS_NIGHTLY,
-    )
-    def judge(case: Any) -> None:
-        _judge(case, headers)
-
-    constants = FeedbackSources(constants_value_source=make_constants_value_source(schema))
-    build_operation_test(
-        config=schema.config, operation=schema[path][method], test_func=judge, given_kwargs={}, feedback=constants
-    )()
+sample = hypothesis.settings(
+    max_examples=SAMPLES,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+    derandomize=not IS_NIGHTLY,
+)
 
 
-def test_no_operation_is_left_out(schema: BaseSchema) -> None:
-    assert list(_list_operations()) == [found.ok().label for found in schema.get_all_operations()]
+@schema.parametrize()
+@sample
+def test_as_an_admin(case: Any, sign_in: Callable[[str], dict[str, str]]) -> None:
+    _judge(case, sign_in("root"))
 
 
-@each_operation
-def test_as_an_admin(operation: str, schema: BaseSchema, sign_in: Callable[[str], dict[str, str]]) -> None:
-    _try(schema, operation, sign_in("root"))
+# Their requests are made when they are collected, which takes seconds in each process of a daily run.
+if IS_NIGHTLY:
 
-
-@pytest.mark.nightly
-@each_operation
-def test_as_a_user(operation: str, schema: BaseSchema, sign_in: Callable[[str], dict[str, str]]) -> None:
-    _try(schema, operation, sign_in("bob"))
+    @pytest.mark.nightly
+    @schema.parametrize()
+    @sample
+    def test_as_a_user(case: Any, sign_in: Callable[[str], dict[str, str]]) -> None:
+        _judge(case, sign_in("bob"))

@@ -12,6 +12,7 @@ import typer
 from osmo_admin.cli.base.client_errors import ClientError, meant_text
 from osmo_admin.cli.base.http import url_path
 from osmo_admin.cli.base.session import ClientSession
+from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import PLATFORM_ROLES, PoolRoleKind, pool_role
 
 Completion = Callable[[typer.Context, str], list[str]]
@@ -158,6 +159,7 @@ def require_known_pools(ctx: typer.Context, sources: Mapping[str, Completion], g
     for key, complete in sources.items():
         if complete in (complete_pools, complete_parent_pools):
             typed += [given[key]] if isinstance(given[key], str) else given[key] or ()
+    typed = [name.removesuffix(f"{SEPARATOR}{SHARED_QUEUE}") for name in typed]
     if not typed:
         return
     try:

@@ -36,9 +36,16 @@ def pool_table(
     lines: list[list[Any]] = []
     for node_set in answer.get("node_sets", []):
         rows = [row for row in node_set["pools"] if archived or row.get("subpool_state") != ARCHIVED_STATE]
+        below: dict[Any, list[PoolRow]] = {}
+        for row in node_set["pools"]:
+            below.setdefault(row.get("parent_pool"), []).append(row)
         for at, (mark, row) in enumerate(order_as_tree(rows)):
-            below = [each for each in node_set["pools"] if each.get("parent_pool") == row["name"]]
-            lines.append([*_quota_cells(mark, row, below), *(_mode_cell(row, key, shared=at > 0) for _, key in sides)])
+            lines.append(
+                [
+                    *_quota_cells(mark, row, below.get(row["name"], ())),
+                    *(_mode_cell(row, key, shared=at > 0) for _, key in sides),
+                ]
+            )
     header = (*HEADER, *(title for title, _ in sides))
     total = _total_row(answer, sides) if sides else None
     parts = [WHOLE_AND_OWN if title in HEADER[3:] else "" for title in header]

@@ -100,14 +100,14 @@ def debt_lines(debts: Sequence[QuotaTreeNode]) -> list[str]:
     for debt in debts:
         resource = f"{debt['flavor']}/{debt['resource']}"
         change = f"{format_cell(debt['before'])}{ARROW}{format_cell(debt['after'])}"
-        lines.append(f"{TREE_NUMBERS['debt'].label}: {debt['name']} ({resource}): {change}")
+        lines.append(f"{TREE_NUMBERS['debt'].label}: {readable_name(debt['name'])} ({resource}): {change}")
     return lines
 
 
 def _node_change_lines(old: QuotaTreeNode | None, new: QuotaTreeNode | None) -> Iterator[str]:
     node = new or old or NO_NUMBERS
     if old is None or new is None:
-        yield f"{node['kind']} {node['name']}: {'joins' if old is None else 'leaves'} the tree"
+        yield f"{node['kind']} {readable_name(node['name'])}: {'joins' if old is None else 'leaves'} the tree"
         return
     keys = sorted({f"{row['flavor']}/{row['resource']}" for each in (old, new) for row in each["quotas"]})
     for key in keys:
@@ -118,4 +118,4 @@ def _node_change_lines(old: QuotaTreeNode | None, new: QuotaTreeNode | None) -> 
             if was.get(number) != becomes.get(number)
         ]
         if changes:
-            yield f"{node['kind']} {node['name']} ({key}): {', '.join(changes)}"
+            yield f"{node['kind']} {readable_name(node['name'])} ({key}): {', '.join(changes)}"

@@ -130,7 +130,7 @@ class CohortAdmin(PolicyAdmin):
 
 def _tree_file(tree: quota_pages.QuotaTreePage) -> HttpResponse:
     """The rows of the page, folded ones included, with the columns that it hides at first."""
-    numbers = (*(tree.rows[0].amounts if tree.rows else ()), "weighted_share")
+    numbers = (*quota_pages.ROW_NUMBERS, "weighted_share")
     columns = [*NODE_COLUMNS, "parent", *(number_column(TREE_NUMBERS[key]).key for key in numbers)]
     titles = {row.node.key: row.node.title for row in tree.rows}
     lines = [

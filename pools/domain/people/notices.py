@@ -239,8 +239,14 @@ class NoticeFacts:
 
 
 def first_sentence(text: str) -> str:
-    """The news itself: the first sentence of the text of a notice, with its cause; the rest says more about it."""
-    return text.partition("\n")[0].partition(". ")[0].removesuffix(".") + "."
+    """The news itself: the first sentence of the text of a notice, with its cause; the rest says more about it. What
+    stands in brackets is a message of others, which may have sentences and lines of its own."""
+    depth = 0
+    for at, mark in enumerate(text):
+        depth += (mark == "(") - (mark == ")")
+        if depth <= 0 and (mark == "\n" or text.startswith(". ", at)):
+            return text[:at].removesuffix(".") + "."
+    return text
 
 
 @dataclass(frozen=True, slots=True)

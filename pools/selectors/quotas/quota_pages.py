@@ -29,6 +29,12 @@ from pools.selectors.quotas.quota_tree import NO_FLAVOR, QuotaView, read_cohort_
 MAX_OPEN_NODES = 60
 """A tree with more nodes is first shown with its pools collapsed."""
 
+ROW_NUMBERS = (
+    "quota", "total_usage", "borrowed", "lent", "can_start_now", "low_can_start_now", "pending", "subtree_quota",
+    "usage", "available", "lendable", "debt",
+)  # fmt: skip
+"""The keys in `TREE_NUMBERS` of the numbers of a row, as pages and files order them."""
+
 
 @dataclass(frozen=True, slots=True)
 class LimitTexts:
@@ -71,22 +77,13 @@ class QuotaTreeRow:
 
     @property
     def amounts(self) -> Mapping[str, Amount]:
-        """The numbers of a row by their keys in `TREE_NUMBERS`, as pages and files order them."""
+        """Its numbers by :data:`ROW_NUMBERS`."""
         held, total = self.numbers, self.totals
-        return {
-            "quota": total.quota,
-            "total_usage": total.total_usage,
-            "borrowed": held.borrowed,
-            "lent": held.lent,
-            "can_start_now": total.can_start_now,
-            "low_can_start_now": total.low_can_start_now,
-            "pending": self.pending,
-            "subtree_quota": held.subtree_quota,
-            "usage": held.usage,
-            "available": held.available,
-            "lendable": held.lendable,
-            "debt": self.debt,
-        }
+        values = (
+            total.quota, total.total_usage, held.borrowed, held.lent, total.can_start_now, total.low_can_start_now,
+            self.pending, held.subtree_quota, held.usage, held.available, held.lendable, self.debt,
+        )  # fmt: skip
+        return dict(zip(ROW_NUMBERS, values, strict=True))
 
     @property
     def kind_segment(self) -> str:

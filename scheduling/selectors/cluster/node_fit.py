@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pools.database.prepared import read_rows
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.values import amounts
 from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_key
 from pools.models import Backend, Node, Pool
@@ -101,6 +102,7 @@ def _refusal(root: Pool, backend: Backend, group: GroupSpec, keys: Mapping[str, 
         ),
         nodes=tuple(map(node_facts, nodes)),
         units=UNITS,
+        parts=parts_among(backend.flavors),
     )
     reason = waiting_reasons(new_world(facts)).get(group.name)
     if reason is None or not reason.is_permanent:

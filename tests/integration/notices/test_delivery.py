@@ -91,6 +91,7 @@ def test_a_workflow_that_ends_reaches_a_webhook_with_a_signature(bob: Actor, hoo
     assert payload["data"]["audit_entry"] == entry.pk
     assert payload["data"]["subject"] == f"workflow/{name}"
     assert payload["data"]["sentence"].startswith(f"{name} ended: FAILED_CANCELED")
+    assert payload["data"]["sentence"].endswith("The owner of this work is bob.")
     assert (notice.status, notice.attempts, notice.error) == ("delivered", 1, "")
     assert send_notices() == 0
 

@@ -20,6 +20,7 @@ from pools.domain.numbers import (
     USAGE_NUMBERS,
     NamedNumber,
 )
+from pools.domain.people.notices import first_sentence
 from pools.representations.page_words import PAGE_WORDS, PageWord
 from pools.representations.quota_tree import NodeQuotaAnswer
 from pools.representations.subpool import SharedAnswer, SubpoolAnswer
@@ -119,3 +120,17 @@ def test_no_module_repeats_the_label_of_a_number_of_two_words() -> None:
         if path != "pools/domain/numbers.py" and text in labels
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "news"),
+    [
+        ("a-1 was preempted: x. The owner of this work is bob.", "a-1 was preempted: x."),
+        ("a-1 ended: FAILED (No image. Back-off\n5m). The owner", "a-1 ended: FAILED (No image. Back-off\n5m)."),
+        ("Cluster sim is offline.\nIts pools wait.", "Cluster sim is offline."),
+        ("Version 1.5 is there.", "Version 1.5 is there."),
+        ("a-1 ended: FAILED (cut at (", "a-1 ended: FAILED (cut at ("),
+    ],
+)
+def test_the_news_of_a_notice_is_its_first_sentence_with_the_whole_cause(text: str, news: str) -> None:
+    assert first_sentence(text) == news
