@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from pools.domain.errors import Fault, Forbidden, NotFound, Violation
+from pools.domain.errors import Forbidden, NotFound
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
-from pools.domain.names import SEPARATOR, SHARED_QUEUE, split_name
+from pools.domain.names import split_name
 from pools.domain.people.roles import Actor, Permission, is_allowed, may_as_owner
 from pools.models import Pool
 
@@ -21,18 +19,6 @@ _NEEDED = {
 def unknown_pool(name: str) -> NotFound:
     """The same error for a pool that does not exist and for one that the actor may not see, on purpose."""
     return NotFound(f"Pool {name} does not exist, or you have no role on it.")
-
-
-def require_known_pools(actor: Actor, names: Iterable[str], path: str = "pool") -> None:
-    """Raise the error of an unknown pool for the first of these names that `actor` sees none of: an empty list of what
-    is there would look like one of what was misspelled. A pool may have `--_shared` behind it."""
-    asked = [name for name in names if name]
-    pools = {name: name.removesuffix(f"{SEPARATOR}{SHARED_QUEUE}") for name in asked}
-    known = set(Pool.objects.visible_to(actor).filter(name__in=pools.values()).values_list("name", flat=True))
-    for name in asked:
-        if pools[name] not in known:
-            refusal = unknown_pool(name)
-            raise NotFound(refusal.message, [Violation(path, Fault.UNKNOWN_POOL, refusal.message)])
 
 
 def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_WRITE) -> None:

@@ -22,7 +22,6 @@ from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, parameter
 from pools.domain.values.query_values import away_from_ends
-from pools.permissions import require_known_pools
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.domain.receipts.causes import EndCause
@@ -145,8 +144,6 @@ class Usage(View):
             raise BadInput.of([Violation("since", Fault.WINDOW_TOO_LONG, message, numbers=(("max_days", days),))])
         pools = leaf_names_of(self.actor, *query.pool)
         answer = read_usage(self.actor, UsageQuestion(since, until, query.by, query.bucket, pools, query.user))
-        if not answer.rows:
-            require_known_pools(self.actor, query.pool)
         return (
             usage_csv(answer, (*query.pool, *query.user))
             if query.format == "csv"

@@ -29,6 +29,8 @@ def audit(session: ClientSession, query: dict[str, Any]) -> None:
     Example: osmo audit --pool vision --since 7d
     """
     answer = session.http().get("api/audit", query)
+    if not answer["entries"]:
+        session.require_known_names()
     as_table = session.output is OutputFormat.CSV
     print_answer(session, answer, lambda: _entries_table(answer) if as_table else _entries_text(answer))
     session.has_nothing = not answer["entries"]

@@ -12,7 +12,6 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import zoned_text
 from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
-from pools.permissions import require_known_pools
 from scheduling.domain.lists import PendingQueueQuery
 from scheduling.domain.priorities import Priority
 from scheduling.domain.start_words import start_about_sentence
@@ -117,8 +116,6 @@ class PendingQueueList(View):
             limit=query.limit,
             offset=query.offset,
         )
-        if not found:
-            require_known_pools(self.actor, query.pool)
         return Response(PendingQueueAnswer(entries=[pending_gang_entry(gang) for gang in found], more_entries=more))
 
 

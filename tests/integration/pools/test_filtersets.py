@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.support import world
 from tests.support.api_client import ApiClient, Callers
 
 UNREADABLE: list[tuple[str, list[tuple[str, str]]]] = [
@@ -52,27 +51,3 @@ def test_conditions_narrow_the_list_of_users(admin: ApiClient, caller: Callers) 
     assert names(roles=["osmo-viewer", ""]) == ["ann", "bea"]
     assert names(id_prefix="an", roles="osmo-viewer") == ["ann"]
     assert names(id_prefix="") == ["ann", "anton", "bea", "root"]
-
-
-LISTS_OF_A_POOL = [
-    "/api/audit",
-    "/api/usage",
-    "/api/queue",
-    "/api/drains",
-    "/api/configs/approval",
-    "/api/scheduler_events",
-]
-
-
-@pytest.mark.parametrize("address", LISTS_OF_A_POOL)
-def test_a_hidden_pool_is_refused_as_an_unknown_one(admin: ApiClient, caller: Callers, address: str) -> None:
-    world.make_pool("team", 10, a=4)
-    world.make_pool("secret", 10)
-    ann = caller("ann", "osmo-team-user")
-    for name in ("secret", "nosuch"):
-        refused = ann("GET", address, query=[("pool", name)])
-        assert (refused.status, refused.codes) == (404, {("pool", "unknown_pool")})
-        assert refused.body["message"] == f"Pool {name} does not exist, or you have no role on it."
-    for name in ("team", "team--a", "team--_shared"):
-        assert ann("GET", address, query=[("pool", name)]).status == 200
-    assert admin("GET", address, query=[("pool", "secret")]).status == 200

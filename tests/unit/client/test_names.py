@@ -182,15 +182,17 @@ def test_a_pool_of_a_submission_and_of_a_list(osmo, pools, tmp_path):
         ("workflow list", "/api/workflow", {"workflows": [], "more_entries": False}),
         ("task list", "/api/task", {"tasks": []}),
         ("resource list", "/api/resources", {"resources": []}),
+        ("workflow queue", "/api/queue", {"entries": [], "more_entries": False}),
+        ("audit", "/api/audit", {"entries": [], "more_entries": False}),
     ],
 )
 def test_an_empty_list_of_an_unknown_pool_is_a_fault(osmo, pools, words, address, answer):
     pools.on("GET", address, answer)
     for name, status in (("visoin", 2), ("vision", 0)):
         for output in ("table", "csv", "json"):
-            found = osmo(*words.split(), "-p", name, "-o", output)
+            found = osmo(*words.split(), "--pool", name, "-o", output)
             assert (found.exit_code, "does not exist" in found.stderr) == (status, status == 2)
-    assert osmo(*words.split(), "-p", "vision--_shared").exit_code == 0, "the remainder of a pool"
+    assert osmo(*words.split(), "--pool", "vision--_shared").exit_code == 0, "the remainder of a pool"
     assert osmo(*words.split()).exit_code == 0
 
 
