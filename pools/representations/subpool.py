@@ -175,7 +175,11 @@ def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAns
         },
         "container_queue": names.queue_name(root.namespace, root.name, None),
         "version": root.version,
-        "subpools": [subpool_body(row, parts[row.subpool_name], facts.kinds) for row in rows if row.subpool_name],
+        "subpools": [  # without one that was made after its numbers were read, where nothing holds a snapshot
+            subpool_body(row, parts[row.subpool_name], facts.kinds)
+            for row in rows
+            if row.subpool_name and row.subpool_name in parts
+        ],
     }
     if facts.kinds:
         body["flavors"] = [

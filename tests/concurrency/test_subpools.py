@@ -18,6 +18,7 @@ from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
 from pools.models import AuditEntry, Pool
+from pools.representations import subpool as subpool_answers
 from pools.selectors.quotas.pool_balance import read_balance
 from pools.services.configuration import pool_configuration, subpools
 from pools.services.configuration.subpools import SubpoolResult
@@ -217,6 +218,20 @@ def test_a_confirmation_that_arrives_twice_at_once_is_made_once(address: str, ty
     answers = run_concurrently([partial(browser.post, address, confirmed) for browser in browsers])
     assert [getattr(each, "url", each) for each in answers] == ["/pools/team"] * 2
     assert AuditEntry.objects.count() == entries + 1
+
+
+def test_a_subpool_that_is_made_while_its_pool_is_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page compares what was seen without a snapshot; it fell over the row whose numbers it had not read."""
+    pool = world.make_pool("team", 100, a=30)
+    read = subpool_answers.read_balance
+
+    def read_before_another(root: Pool) -> Any:
+        facts = read(root)
+        world.make_subpool("team", "late", 1)
+        return facts
+
+    monkeypatch.setattr(subpool_answers, "read_balance", read_before_another)
+    assert [each["name"] for each in subpool_answers.pool_tree_body(pool)["subpools"]] == ["team--a"]
 
 
 def test_the_first_of_two_confirmations_waits_for_the_one_that_overtakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
