@@ -75,7 +75,7 @@ class QuotasPreview:
         roots = Pool.objects.roots().filter(name__in=effect["before"]).select_related("backend")
         parts = {root.name: root.part_flavors for root in roots}
         trees = [
-            node_effects(tree, after.get(name), self.bars.get(name), parts[name])
+            node_effects(tree, after.get(name), self.bars.get(name), parts.get(name, ()))
             for name, tree in effect["before"].items()
         ]
         return {
