@@ -110,31 +110,36 @@ REFUSED = {
 
 
 class TestAPoolThatChangesBetweenTwoStatements:
-    """The reproduction: a subpool is created between the reading of the sums and the reading of the rows."""
+    """The reproduction: a quota changes between the reading of the numbers and the reading of the rows."""
 
     @staticmethod
-    def _read_while_a_subpool_is_created(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def _read_while_a_quota_changes(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The quota and the version of one subpool: as they were, and as the answer has them."""
         create_example_installation()
         caller = AddressReader("root")
+        before = Pool.objects.get(name="team--a")  # its quota is 8
 
         def read_and_let_another_write(root: Pool) -> PoolBalance:
             balance = read_balance(root)
-            creation = lambda: apply_change(CreateSubpool(parent="team", subpool_name="late", quota=5))  # noqa: E731
-            (created,) = run_concurrently([creation])
-            assert not isinstance(created, Exception)
+            resize = lambda: apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=5))  # noqa: E731
+            (resized,) = run_concurrently([resize])
+            assert not isinstance(resized, Exception)
             return balance
 
         monkeypatch.setattr(subpool_representation, "read_balance", read_and_let_another_write)
-        return caller.get("/api/configs/pool/team/subpool")
+        answer = caller.get("/api/configs/pool/team/subpool")
+        assert answer.status_code == 200
+        (row,) = (each for each in answer.json()["subpools"] if each["subpool_name"] == "a")
+        return (8, before.version), (row["quota"], row["version"])
 
     def test_the_answer_is_the_state_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        answer = self._read_while_a_subpool_is_created(monkeypatch)
-        assert answer.status_code == 200
-        assert [each["subpool_name"] for each in answer.json()["subpools"]] == ["a", "b", "c"]
+        before, answered = self._read_while_a_quota_changes(monkeypatch)
+        assert answered == before
 
-    def test_without_the_snapshot_the_answer_is_torn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_snapshot_the_old_quota_has_the_new_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("osmo_admin.web.middleware.one_snapshot", nullcontext)
-        assert self._read_while_a_subpool_is_created(monkeypatch).status_code == 500
+        before, answered = self._read_while_a_quota_changes(monkeypatch)
+        assert answered == (before[0], before[1] + 1)
 
 
 class TestAWorkflowThatStartsBetweenTwoStatements:
