@@ -34,6 +34,7 @@ GROUP_WORDS = {
     ProblemCode.SILENT_CLUSTER: "{} clusters do not answer",
     ProblemCode.OFFLINE: "{} clusters are offline",
     ProblemCode.QUEUE_SYNC: "The queues of {} clusters differ from their quotas",
+    ProblemCode.REFUSED_CALL: "{} clusters refuse calls that OSMO Admin needs",
     ProblemCode.LATE_JOB: "{} background jobs are late",
     ProblemCode.SUSPECT_NODE: "{} nodes are suspect: different work failed there within minutes",
     ProblemCode.DEGRADED: "{} clusters cannot hold the quotas of their pools now",
@@ -165,10 +166,12 @@ def _problem_row(actor: Actor, problem: Problem) -> ProblemRow:
             return ProblemRow(problem, both, "See what came", both)
         if problem.code == ProblemCode.IDLE_QUOTA:
             return ProblemRow(problem, "#idle-title", "Compare its pools", _pools_of(name))
-        if problem.code in (ProblemCode.QUEUE_SYNC, ProblemCode.SILENT_CLUSTER) and reads_platform:
+        causes = (ProblemCode.SILENT_CLUSTER, ProblemCode.REFUSED_CALL)
+        if problem.code in (ProblemCode.QUEUE_SYNC, *causes) and reads_platform:
             sync = reverse("admin:scheduling_queuesync_change", args=[name])
-            action = "See the cause" if problem.code == ProblemCode.SILENT_CLUSTER else "Compare and re-apply"
-            return ProblemRow(problem, sync, action, sync)
+            return ProblemRow(
+                problem, sync, "See the cause" if problem.code in causes else "Compare and re-apply", sync
+            )
         return ProblemRow(problem, page, "", "")
     if kind == "node":
         page = reverse("admin:pools_node_page", args=name.split("/", 1))

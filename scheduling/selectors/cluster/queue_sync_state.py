@@ -93,7 +93,7 @@ class QueueSyncAnswer(TypedDict):
     untouched: list[UntouchedAnswer]
     unassigned: Annotated[list[UnassignedAnswer], "Of an observed cluster; at most 50, the most GPUs first."]
     unread: Annotated[list[UnreadAnswer], "Of an observed cluster; at most 50."]
-    contact_error: Annotated[str, "Why the cluster did not answer last; empty while it answers."]
+    contact_error: Annotated[str, "Why the cluster did not answer last, or what it refuses; empty otherwise."]
     drift: list[DriftAnswer]
     connection: Annotated[ConnectionAnswer | None, "The report of the last connection test; null before the first."]
     connection_at: datetime | None

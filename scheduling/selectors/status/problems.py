@@ -1,6 +1,6 @@
-"""The states that somebody should look at: silent clusters, differing queues, late jobs, quotas that no node covers,
-GPU quota alerts, long drains, long waits, idle quota while work waits, stuck gangs, wrong previews, and promised starts
-that did not come.
+"""The states that somebody should look at: silent clusters, differing queues, refused calls, late jobs, quotas that no
+node covers, GPU quota alerts, long drains, long waits, idle quota while work waits, stuck gangs, wrong previews, and
+promised starts that did not come.
 
 Each search is one query, however many pools and workflows there are, and names only what its reader may see.
 """
@@ -65,6 +65,7 @@ class ProblemCode(StrEnum):
     SILENT_CLUSTER = "silent_cluster"
     OFFLINE = "offline"
     QUEUE_SYNC = "queue_sync"
+    REFUSED_CALL = "refused_call"
     LATE_JOB = "late_job"
     OVERSUBSCRIBED = "oversubscribed"
     DEGRADED = "degraded"
@@ -95,7 +96,8 @@ class Problem:
 
 
 def cluster_problems(actor: Actor) -> Iterator[Problem]:
-    """Clusters that do not answer or are offline, and queues that differ from their desired state. One query."""
+    """Clusters that do not answer or are offline, and queues that differ from their desired state, and what
+    a cluster that answers refuses. One query."""
     rows = (
         Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
         if not actor.can_read_all
@@ -109,6 +111,7 @@ def cluster_problems(actor: Actor) -> Iterator[Problem]:
         synced=F("queue_sync__synced"),
         sync_message=F("queue_sync__message"),
         sync_since=F("queue_sync__since"),
+        fault=F("cluster_state__error"),
         drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None), distinct=True),
     ).order_by("name")
     for row in found:
@@ -119,6 +122,7 @@ def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
     is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
     cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
+    fault: str = getattr(row, "fault", None) or ""
     is_silent = False
     if row.desired_offline:
         message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
@@ -128,7 +132,7 @@ def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     if is_silent:
         # The same failure keeps the queues out of sync, so its cause is named once.
         is_judged = row.offline or heard_at is not None
-        message = _silence_message(row, cause if is_out_of_sync else "", never=heard_at is None, is_judged=is_judged)
+        message = _silence_message(row, cause if is_out_of_sync else fault, never=heard_at is None, is_judged=is_judged)
         since = heard_at or (since if is_out_of_sync else None)
         yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=is_judged, since=since)
     drift: int = getattr(row, "drift", 0)
@@ -139,6 +143,8 @@ def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     elif is_out_of_sync and not is_silent:
         message = f"The queues of cluster {row.name} are not in sync: {cause}"
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
+    if fault and not is_silent and not (is_out_of_sync and fault in cause):
+        yield Problem(ProblemCode.REFUSED_CALL, subject, f"Cluster {row.name}: {fault}", is_urgent=True)
 
 
 def _silence_message(row: Backend, cause: str, *, never: bool, is_judged: bool) -> str:

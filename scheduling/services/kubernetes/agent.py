@@ -54,7 +54,7 @@ from scheduling.services.kubernetes.dispatching import dispatch, observation
 from scheduling.services.kubernetes.dispatching.other_flavors import try_other_flavors
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of, informer_scope, uuid_name
 from scheduling.services.kubernetes.instance_id import read_instance_id
-from scheduling.services.kubernetes.leased_loop import BackendRemoved, ContactLoop, kubernetes_backend
+from scheduling.services.kubernetes.leased_loop import NOT_COUNTED, BackendRemoved, ContactLoop, kubernetes_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, HeldElsewhere, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.syncing import sync_condition
@@ -65,6 +65,10 @@ _QUEUE_SYNC_PAUSES = (0.5, 30.0)
 
 _QUIET_SECONDS = 60.0
 """After this time without such a change the pauses begin again."""
+
+_NOT_FOUND = "Pods that are missing cannot be looked for"
+_NOT_DELETED = "Objects of ended work stay in the cluster"
+"""What does not happen where the cluster refuses a call."""
 
 _RECOVERY_SECONDS = 60.0
 """The time for which each heartbeat after an outage ends the pauses of others: a run that began in the outage may still
@@ -290,6 +294,8 @@ class ClusterAgent(ContactLoop):
     ) -> None:
         """Compare these gangs, or (None) all that are open or have objects in the cluster."""
         if changed is None:
+            self._refusals.pop(_NOT_FOUND, None)
+            self._refusals.pop(_NOT_DELETED, None)
             # Informers before rows: an object of ours that an informer knows was recorded before it was created.
             group_ids: set[UUID | None] = informers.pods.keys() | informers.pod_groups.keys()
             open_gangs = read_open_gangs(context.backend)
@@ -317,7 +323,7 @@ class ClusterAgent(ContactLoop):
                 for group, reports in dispatch.find_lost_pods(cluster, context, diff.missing_pods).items():
                     diff.reports.setdefault(group, {}).update(reports)
             except ClusterError as error:
-                self._record_error(error)
+                self._record_error(error, _NOT_FOUND)
         observation.mark_dispatched(diff.created_pods)
         observation.set_waiting_reasons(diff.waiting_reasons)
         if diff.reports:
@@ -352,7 +358,7 @@ class ClusterAgent(ContactLoop):
         for error in dispatch.delete_objects(
             cluster, diff.pod_groups_to_delete, diff.pods_to_delete, before_batch=self._keep_lease
         ):
-            self._record_error(error)
+            self._record_error(error, _NOT_DELETED)
         to_verify = [group for group in diff.to_verify if group not in refused]
         if to_verify and self._error is None:
             is_more_left, silence = self._drift_repair.repair(
@@ -415,6 +421,7 @@ class ClusterAgent(ContactLoop):
         """Handle what no event reports: Secrets and Services left behind, and the use of nodes by foreign pods."""
         cluster = self._cluster
         assert cluster is not None
+        self._refusals.pop(NOT_COUNTED, None)
         try:
             owned = [
                 (kind, item)
@@ -439,7 +446,7 @@ class ClusterAgent(ContactLoop):
                 claims=claims,
             )
         except ClusterError as error:
-            self._record_error(error)
+            self._record_error(error, NOT_COUNTED)
             return
         if informers.nodes.has_synced:
             write_cluster_nodes(context.backend, informers.nodes.objects(), foreign_usage)
@@ -481,10 +488,11 @@ class ClusterAgent(ContactLoop):
             self._ends_pauses_until = time.monotonic() + _RECOVERY_SECONDS
         if time.monotonic() < self._ends_pauses_until:
             heartbeats.end_pauses(context.backend)
+        problem = informers.error_message or self._drift_repair.problem or next(iter(self._refusals.values()), "")
         if informers.pods.has_synced and informers.pods.error is None:
-            heartbeats.record_heartbeat(context.backend)
-        if informers.error_message:
-            heartbeats.record_cluster_error(context.backend, informers.error_message)
+            heartbeats.record_heartbeat(context.backend, problem)
+        elif problem:
+            heartbeats.record_cluster_error(context.backend, problem)
 
     def _prepare(self) -> ClusterContext:
         """The backend's current configuration, after connection and informers were adapted to it. Raises

@@ -30,9 +30,10 @@ def cluster_state(backend: Backend) -> ClusterState:
     return state
 
 
-def record_heartbeat(backend: Backend) -> None:
-    """The cluster answers and its pods are known: its pools are ONLINE, unless an admin requested OFFLINE."""
-    ClusterState.objects.filter(backend=backend).update(heartbeat_at=Now(), error="")
+def record_heartbeat(backend: Backend, problem: str = "") -> None:
+    """The cluster answers and its pods are known: its pools are ONLINE, unless an admin requested OFFLINE. `problem` is
+    what it refuses."""
+    ClusterState.objects.filter(backend=backend).update(heartbeat_at=Now(), error=as_storable(problem))
     _set_offline(backend, is_offline=False, reason="the cluster answers")
 
 

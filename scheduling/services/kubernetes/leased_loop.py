@@ -23,10 +23,15 @@ from pools.models import Backend
 from pools.selectors.clusters import managed_clusters, observed_clusters
 from scheduling.kube.connection import errors, metrics
 from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
+
+
+NOT_COUNTED = "The use of nodes by others is not counted"
+"""What does not happen where pods or devices cannot be listed."""
 
 
 class BackendRemoved(Exception):
@@ -122,20 +127,24 @@ class LeasedLoop(ABC):
 
 class ContactLoop(LeasedLoop):
     """A loop with heartbeats: it asks from time to time whether its cluster answers. `_error` is that of a cluster that
-    does not."""
+    does not; `_refusals` are the errors of one that does, by what does not happen because of them."""
 
     def __init__(self, backend_id: int, lease: Lease, *, standby_seconds: float) -> None:
         super().__init__(backend_id, lease, standby_seconds=standby_seconds)
         self._due: dict[str, float] = {}
         self._error: ClusterError | None = None
+        self._refusals: dict[str, str] = {}
         self._heartbeat_backoff = Backoff(1, 15)
 
-    def _record_error(self, error: ClusterError) -> None:
-        """A cluster that does not answer gets no further calls until a heartbeat succeeds."""
+    def _record_error(self, error: ClusterError, effect: str = "") -> None:
+        """A cluster that does not answer gets no further calls until a heartbeat succeeds. What it refuses is told with
+        the heartbeats, with its `effect`."""
         logger.info("the %s of backend %s: %s", self.title, self.backend_id, error)
         if isinstance(error, errors.Unreachable):
             self._error = error
             self._due["heartbeat"] = 0.0
+        elif effect and not isinstance(error, errors.TooManyRequests | errors.WriteConflict):  # these end by themselves
+            self._refusals.setdefault(effect, f"{effect}: {error_message(error)}")
 
     def _is_due(self, task: str, interval: float) -> bool:
         """Whether the task is due; if it is, it is due again after this many seconds."""

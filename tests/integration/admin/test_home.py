@@ -21,7 +21,7 @@ from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, GpuQuota, KubernetesSettings, Pool
 from scheduling.domain.engine.reasons.liveness import StuckKind
-from scheduling.models import Group, PromisedStart, QueueSync, StartForecast, StuckGroup
+from scheduling.models import ClusterState, Group, PromisedStart, QueueSync, StartForecast, StuckGroup
 from scheduling.selectors.status.problems import Problem, ProblemCode, long_drains
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import apply_change, make_subpool, reconcile
@@ -147,6 +147,25 @@ def test_a_silent_cluster(as_person: Callable[[str], Client]) -> None:
     page = as_person("root").get("/").content.decode()
     assert "See the cause" in page
     assert "/clusters/prod/sync" in page
+
+
+def test_a_cluster_that_refuses_a_call(as_person: Callable[[str], Client]) -> None:
+    prod = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
+    KubernetesSettings.objects.create(backend=prod, access=KubernetesSettings.Access.IN_CLUSTER)
+    state = ClusterState.objects.create(backend=prod, heartbeat_at=timezone.now(), error="It forbids this call.")
+    root = as_person("root")
+    (problem,) = _overview(root)["problems"]
+    assert (problem["code"], problem["message"]) == ("refused_call", "Cluster prod: It forbids this call.")
+    assert 'href="/clusters/prod/sync"' in root.get("/").content.decode()
+    assert "It forbids this call." in root.get("/clusters/prod/sync").content.decode()
+    QueueSync.objects.create(backend=prod, synced="False", reason="Forbidden", message="It forbids this call.")
+    (problem,) = _overview(root)["problems"]
+    assert problem["code"] == "queue_sync", "one problem for one cause"
+    QueueSync.objects.filter(backend=prod).update(synced="True", message="")
+    ClusterState.objects.filter(pk=state.pk).update(heartbeat_at=timezone.now() - timedelta(hours=1))
+    (problem,) = _overview(root)["problems"]
+    assert problem["code"] == "silent_cluster"
+    assert problem["message"].endswith("It forbids this call.")
 
 
 def test_a_late_background_job(as_person: Callable[[str], Client]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.people.roles import SYSTEM
 from pools.models import KubernetesSettings
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube import rbac
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.models import Workflow
+from scheduling.selectors.cluster.queue_sync_state import queue_sync_body
+from scheduling.selectors.status.problems import ProblemCode, cluster_problems
 from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
@@ -26,7 +29,7 @@ def lawful(fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> RbacC
     granted = RbacCluster(fake_harness.cluster, "osmo")
     monkeypatch.setattr(connections, "connect", lambda _: granted)
     fake_harness.agent = ClusterAgent(
-        fake_harness.backend.pk, connect=lambda _: granted, intervals=AgentIntervals(recount=0)
+        fake_harness.backend.pk, connect=lambda _: granted, intervals=AgentIntervals(recount=0, heartbeat=0)
     )  # type: ignore[arg-type, return-value]
     return granted
 
@@ -105,6 +108,59 @@ def test_a_right_that_is_lost_while_work_runs_leaves_nothing_behind_once_it_is_b
     assert fake_harness.list_pods() + fake_harness.list_pod_groups()
     lawful.restore(given)
     _finish(fake_harness, workflow, "FAILED_CANCELED")
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (("pods", "delete"), "Objects of ended work stay in the cluster"),
+        (("pods", "patch"), "Objects of ended work stay in the cluster"),
+        (("podgroups", "delete"), "Objects of ended work stay in the cluster"),
+        (("secrets", "list"), "The use of nodes by others is not counted"),
+    ],
+    ids=str,
+)
+def test_people_are_told_of_a_right_that_is_lost_until_it_is_back(
+    fake_harness: AgentHarness, lawful: RbacCluster, lost: tuple[str, str], told: str
+) -> None:
+    workflow = fake_harness.submit()
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
+    given = lawful.take_away(*lost)
+    world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
+    fake_harness.run_agent()
+    fake_harness.run_agent()
+    (problem,) = cluster_problems(SYSTEM)
+    assert (problem.code, problem.subject) == (ProblemCode.REFUSED_CALL, "backend/lab")
+    assert problem.message.startswith(f"Cluster lab: {told}")
+    assert "give its account the rights of the manifest" in problem.message
+    assert queue_sync_body(fake_harness.backend)["contact_error"] in problem.message
+    lawful.restore(given)
+    fake_harness.run_agent()
+    fake_harness.run_agent()
+    assert list(cluster_problems(SYSTEM)) == []
+
+
+def test_people_are_told_that_an_edit_by_others_cannot_be_put_back(
+    fake_harness: AgentHarness, lawful: RbacCluster
+) -> None:
+    fake_harness.submit()
+    fake_harness.run_agent()
+    given = lawful.take_away("podgroups", "patch")
+    (pod_group,) = fake_harness.list_pod_groups()
+    change, name = {"spec": {"queue": "elsewhere"}}, pod_group["metadata"]["name"]
+    fake_harness.cluster.merge(resource_kinds.POD_GROUP, name, change, field_manager="somebody", namespace="osmo")
+    fake_harness.run_agent()
+    fake_harness.run_agent()
+    (problem,) = cluster_problems(SYSTEM)
+    assert problem.message.startswith("Cluster lab: A change by another client stays")
+    lawful.restore(given)
+    fake_harness.agent = ClusterAgent(
+        fake_harness.backend.pk, connect=connections.connect, intervals=AgentIntervals(heartbeat=0)
+    )
+    fake_harness.run_agent()
+    assert list(cluster_problems(SYSTEM)) == []
 
 
 def _finish(harness: AgentHarness, workflow: Workflow, status: str) -> None:

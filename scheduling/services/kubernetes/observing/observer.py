@@ -28,7 +28,7 @@ from scheduling.kube.connection.port import ClusterReader
 from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services.kubernetes import connections, heartbeats
-from scheduling.services.kubernetes.leased_loop import ContactLoop, observed_backend
+from scheduling.services.kubernetes.leased_loop import NOT_COUNTED, ContactLoop, observed_backend
 from scheduling.services.kubernetes.leases import LOOP_TIMING, Lease
 from scheduling.services.kubernetes.nodes import list_device_use, write_cluster_nodes
 from scheduling.services.kubernetes.observing.difference_watch import DifferenceWatch, decisions_between
@@ -173,10 +173,11 @@ class ClusterObserver(ContactLoop):
         is_recount = self._error is None and self._cluster is not None
         is_recount = is_recount and self._is_due("recount", self._intervals.recount)
         if is_recount and self._cluster is not None:
+            self._refusals.pop(NOT_COUNTED, None)
             try:
                 self._devices = list_device_use(self._cluster)
             except ClusterError as error:
-                self._record_error(error)
+                self._record_error(error, NOT_COUNTED)
                 self._due["recount"] = time.monotonic() + self._intervals.heartbeat
         usage = None
         if self._devices is not None:
@@ -208,7 +209,7 @@ class ClusterObserver(ContactLoop):
         if problem := self._informers.error_message:
             heartbeats.record_cluster_error(backend, problem)
         elif self._informers.has_synced:
-            heartbeats.record_heartbeat(backend)
+            heartbeats.record_heartbeat(backend, next(iter(self._refusals.values()), ""))
 
     def _read_backend(self) -> Backend:
         """The backend's current configuration, after the connection was adapted to it. Raises BackendRemoved when it is

@@ -21,6 +21,7 @@ from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import gang_objects
 from scheduling.kube.connection import errors, metrics
 from scheduling.kube.connection.backoff import Backoff
+from scheduling.kube.connection.error_messages import error_message
 from scheduling.kube.connection.errors import ClusterError
 from scheduling.kube.connection.parallel import map_bounded
 from scheduling.kube.connection.port import Cluster, ResourceKind
@@ -60,6 +61,12 @@ class DriftRepair:
         self._events = events
         self._verified: dict[str, _Verified] = {}
         self._pauses: dict[str, tuple[Backoff, float]] = {}
+        self._refused: dict[str, str] = {}
+
+    @property
+    def problem(self) -> str:
+        """Why the cluster does not let an object be put back; empty where it does."""
+        return next(iter(self._refused.values()), "")
 
     def is_verified(self, item: Object) -> bool:
         """Whether nothing has to be done about an observed object: it is as it was when it was verified, is being
@@ -85,6 +92,7 @@ class DriftRepair:
     def forget_missing(self, uids: Collection[str]) -> None:
         """Keep only what is known of these objects."""
         self._verified = {uid: each for uid, each in self._verified.items() if uid in uids}
+        self._refused = {uid: each for uid, each in self._refused.items() if uid in uids}
         now = time.monotonic()
         self._pauses = {
             uid: pause for uid, pause in self._pauses.items() if uid in uids and now - pause[1] < _QUIET_SECONDS
@@ -142,6 +150,8 @@ class DriftRepair:
         except ClusterError as error:
             self._pauses[uid] = (backoff, time.monotonic() + backoff.next_pause(error.retry_after))
             logger.warning("%s: %s: %s", context.backend.name, repair.drift[0].sentence, error)
+            if not isinstance(error, errors.Unreachable | errors.TooManyRequests):
+                self._refused[uid] = f"A change by another client stays: {error_message(error)}"
             return error
         self._pauses[uid] = (backoff, time.monotonic() + backoff.next_pause())
         name = repair.observed["metadata"]["name"]
@@ -155,6 +165,7 @@ class DriftRepair:
     def _remember(self, item: Object) -> None:
         metadata = item["metadata"]
         self._verified[metadata["uid"]] = _Verified(metadata["resourceVersion"], _content(item))
+        self._refused.pop(metadata["uid"], None)
 
 
 def _content(item: Object) -> Any:
