@@ -159,7 +159,9 @@ class WorkflowAdmin(PolicyAdmin):
             has_retries=any(task.retry_id for group in groups for task in group.loaded_tasks),
             room=_subpools_with_room(actor, workflow, waiting_gangs),
             events=event_log_lines(workflow)[-MAX_EVENTS_SHOWN:],
-            chart=read_attempt_chart(workflow, timezone.now()),
+            chart=read_attempt_chart(
+                workflow, {group: found[0].since for group, found in waits.items()}, timezone.now()
+            ),
             script=forms.script_media("output"),
             is_on_cluster=workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == Backend.Kind.KUBERNETES,

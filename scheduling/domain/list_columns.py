@@ -44,11 +44,11 @@ WORKFLOW_COLUMNS = list_columns(
     Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
     Column(
         "waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True,
-        is_extra=True,
+        is_extra=True, meaning="The time until its first start",
     ),
     Column(
         "run_seconds", "Ran", lambda row: None if row.run_seconds is None else round(row.run_seconds), None, "ran",
-        is_right=True, is_extra=True,
+        is_right=True, is_extra=True, meaning="The time since its first start; later waits count",
     ),
     replace(_STARTS, value=lambda row: start_about(row.waiting.start_times, datetime.now(UTC)) if row.waiting else ""),
     "how_long",
@@ -155,8 +155,8 @@ PENDING_COLUMNS = list_columns(
     ),
     Column("submitted", "", lambda row: row.submit_time, cell="submit_time", is_time=True),
     Column(
-        "waits_seconds", "Waits", lambda row: round((datetime.now(UTC) - row.submit_time).total_seconds()),
-        meaning="The time since its submission", is_right=True,
+        "waits_seconds", "Waits", lambda row: round((datetime.now(UTC) - row.waits_since).total_seconds()),
+        meaning="The time since its submission, or since it was preempted", is_right=True,
     ),
     _STARTS,
     Column("half_start_by", "", lambda row: row.start and row.start.p50),

@@ -42,7 +42,8 @@ class YamlDocument:
 
 
 def read_documents(text: str, *, record_lines: bool = False, max_values: int = MAX_VALUES) -> list[YamlDocument]:
-    """The documents of a file, in order; a document that cannot be read ends the file."""
+    """The documents of a file that hold something, in order; a document that cannot be read ends the file. Of a file
+    with empty documents only, such as `---`, the first."""
     if len(text) > MAX_CHARACTERS:
         message = f"The file has more than {MAX_CHARACTERS:,} characters."
         return [YamlDocument(faults=[Violation("", Fault.BAD_VALUE, message)])]
@@ -64,7 +65,7 @@ def read_documents(text: str, *, record_lines: bool = False, max_values: int = M
         found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, f"This is not valid YAML: {problem}.", line)]))
     if not found:
         found.append(YamlDocument(faults=[Violation("", Fault.BAD_VALUE, "The file is empty.")]))
-    return found
+    return [document for document in found if document.faults or document.value is not None] or found[:1]
 
 
 def _documents(text: str, *, record_lines: bool, max_values: int) -> Iterator[YamlDocument]:

@@ -73,7 +73,7 @@ def _afterwards_text(work: dict[str, Any]) -> str:
         return "has ended: its exit actions do not restart it"
     if work["state"] == "running":
         return f"{'runs' if not work['whole'] else 'starts again'} on {', '.join(work['nodes'])}"
-    position = "" if work["position"] is None else f" at position {work['position']}"
+    position = "" if work["position"] is None else f" at position {work['position']} of all waiting work"
     start = f". {work['start']['text']}" if work.get("start") else ""
     return f"waits{position}{start}"
 
@@ -118,7 +118,7 @@ def _workload_lines(workloads: dict[str, Any]) -> list[str]:
         reason = work["reason"]["message"] if work["reason"] else ", ".join(nodes)
         if work.get("choice") is not None:
             reason = f"{reason} ({work['choices'][work['choice'] - 1]})".strip()
-        rows.append([name, work["state"], str(work["position"] or ""), reason])
+        rows.append([name, work["state"], str(work["position_in_queue"] or ""), reason])
     return _table_lines(["Name", "State", "Position", "Nodes or reason"], rows)
 
 

@@ -9,9 +9,9 @@ from osmo_admin.cli.base.tables import Shown
 from scheduling.domain.start_words import UNKNOWN, StartTimes, start_about, start_about_sentence
 
 
-def start_sentence(start: dict[str, Any] | None) -> str | None:
+def start_sentence(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> str | None:
     """`It probably starts about 15:40.`; None without a forecast."""
-    return start_about_sentence(_times(start, None), _now()) or None
+    return start_about_sentence(_times(start, reservation), _now()) or None
 
 
 def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> Shown | None:
@@ -28,7 +28,7 @@ def start_cell(start: dict[str, Any] | None, reservation: dict[str, Any] | None 
 
 def start_facts(start: dict[str, Any] | None, reservation: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
     """The sentence as a line of facts; none without a forecast."""
-    sentence = start_about_sentence(_times(start, reservation), _now())
+    sentence = start_sentence(start, reservation)
     return [("Start", sentence)] if sentence else []
 
 

@@ -78,7 +78,7 @@ class QueuePositionAnswer(TypedDict):
 
 
 class WaitingGangAnswer(QueuePositionAnswer):
-    """A gang that waits."""
+    """A gang that waits. Work that was preempted waits since then, with its old time of submission."""
 
     workflow: str
     group: str
@@ -88,6 +88,7 @@ class WaitingGangAnswer(QueuePositionAnswer):
     queue: str
     priority: Annotated[str, Priority]
     submit_time: ZonedText
+    waits_since: ZonedText
     gpus: int
 
 
@@ -130,6 +131,7 @@ def pending_gang_entry(gang: WaitingGang) -> WaitingGangAnswer:
         "queue": gang.queue,
         "priority": gang.priority,
         "submit_time": zoned_text(gang.submit_time),
+        "waits_since": zoned_text(gang.waits_since),
         "gpus": gang.gpus,
         **queue_position_body(gang),
     }

@@ -13,7 +13,7 @@ from pools.api.views import View
 from scheduling.api.work.pending_queue import StartAnswer, start_body
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
-from scheduling.selectors.queue.visible_queue import waiting_gangs_of
+from scheduling.selectors.queue.visible_queue import WaitingReservation, waiting_gangs_of
 from scheduling.selectors.receipts.losses import FlavorLosses
 from scheduling.selectors.receipts.receipts import (
     MOST_SHOWN,
@@ -79,6 +79,7 @@ class WhatCameNextAnswer(TypedDict):
     start_time: ZonedText | None
     position_in_queue: int | None
     start: StartAnswer | None
+    reservation: WaitingReservation | None
 
 
 class ReceiptAnswer(TypedDict):
@@ -172,6 +173,7 @@ def _receipt_body(receipt: ReceiptOfWork) -> ReceiptAnswer:
             "start_time": zoned_text(receipt.next.started),
             "position_in_queue": None if waiting is None else waiting.position_in_queue,
             "start": None if waiting is None else start_body(waiting.start),
+            "reservation": None if waiting is None else waiting.reservation,
         },
     }
 

@@ -31,7 +31,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.queue.visible_queue import WaitingGang, waiting_gangs_of
+from scheduling.selectors.queue.visible_queue import WaitingGang, WaitingReservation, waiting_gangs_of
 from scheduling.selectors.receipts.preemptions import Preemption, read_preemptions
 from scheduling.selectors.reports.past_waits import GangWait, read_waits
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
@@ -51,7 +51,7 @@ class _WorkflowTimes(TypedDict):
 
 
 class ListedWorkflowAnswer(_WorkflowTimes):
-    """A row of the list of workflows; `gpus`, `reason`, `start` and `observed` are there with `details`."""
+    """A row of the list of workflows. With `details` it has `gpus`, `reason`, `start`, `reservation` and `observed`."""
 
     user: str
     name: str
@@ -74,6 +74,7 @@ class ListedWorkflowAnswer(_WorkflowTimes):
     gpus: NotRequired[int]
     reason: NotRequired[ReasonAnswer | None]
     start: NotRequired[StartAnswer | None]
+    reservation: NotRequired[WaitingReservation | None]
     observed: NotRequired[ObservedObject | None]
 
 
@@ -323,6 +324,7 @@ def detailed_list_entry(row: WorkflowRow, links: WorkflowLinks) -> ListedWorkflo
     body["gpus"] = row.gpus
     body["reason"] = None if waiting is None else reason_body(waiting.reason)
     body["start"] = None if waiting is None else start_body(waiting.start)
+    body["reservation"] = None if waiting is None else waiting.reservation
     body["observed"] = row.observed
     return body
 

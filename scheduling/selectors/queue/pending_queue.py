@@ -78,7 +78,7 @@ class StartPromise:
 @dataclass(frozen=True, slots=True)
 class PendingGang:
     """One gang that waits. `position` counts all gangs of the backend, `position_in_queue` those of its queue, both
-    from 1; `gpus` is the minimum that it starts with."""
+    from 1; `gpus` is the minimum that it starts with, `waits_since` the begin of its present wait."""
 
     ownership: GangOwner
     group_id: UUID
@@ -88,6 +88,7 @@ class PendingGang:
     owner: str
     priority: str
     submit_time: datetime
+    waits_since: datetime
     gpus: int
     position: int
     position_in_queue: int
@@ -152,6 +153,7 @@ class _OpenGroup:
     priority: str
     submit_time: datetime
     waiting_reason: Mapping[str, Any] | None
+    ready_at: datetime | None
 
     @property
     def ownership(self) -> GangOwner:
@@ -263,7 +265,7 @@ def _read_open_groups(backend: Backend, groups: Collection[UUID] | None = None) 
     columns = work.order_by("workflow__submit_time", "workflow__name", "position").values_list(
         "pk", "name", "status", "gpus", "upstream", "position", "workflow__name", "workflow__submitted_by_id",
         "workflow__submitted_by__username", "workflow__pool__name", "workflow__root_pool__name", "workflow__priority",
-        "workflow__submit_time", "waiting_reason",
+        "workflow__submit_time", "waiting_reason", "ready_at",
     )  # fmt: skip
     return {row.group: row for row in starmap(_OpenGroup, columns)}
 
@@ -402,6 +404,7 @@ def _entry(backend: Backend, row: _OpenGroup, position: int, reason: Reason) -> 
         owner=row.owner,
         priority=row.priority,
         submit_time=row.submit_time,
+        waits_since=row.ready_at or row.submit_time,
         gpus=row.gpus,
         position=position,
         position_in_queue=0,

@@ -73,12 +73,12 @@ class WaitingReservation:
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
     """A gang that waits. `queue` is its logical queue (design, D2), `pool` the canonical name of its leaf's row; `gpus`
-    is the minimum that it starts with. `position_in_queue` counts the gangs that wait in its queue from 1, `position`
-    all gangs of its backend: the order of the next pass as things stand; `ahead` is the number of gangs before it
-    there, and of optional pods of running gangs. `unblock` are messages, one for each obstacle; with
-    `unblock_needs_all`, all of them are needed together, otherwise one is enough. `holders` are the workflows that the
-    messages name or count, as far as the reader may see them, the first MAX_HOLDERS; `nodes` are the nodes that the
-    messages name. `start` is None until a forecast was made."""
+    is the minimum that it starts with, `waits_since` the begin of its present wait. `position_in_queue` counts the
+    gangs that wait in its queue from 1, `position` all gangs of its backend: the order of the next pass as things
+    stand; `ahead` is the number of gangs before it there, and of optional pods of running gangs. `unblock` are
+    messages, one for each obstacle; with `unblock_needs_all`, all of them are needed together, otherwise one is enough.
+    `holders` are the workflows that the messages name or count, as far as the reader may see them, the first
+    MAX_HOLDERS; `nodes` are the nodes that the messages name. `start` is None until a forecast was made."""
 
     workflow: str
     group: str
@@ -88,6 +88,7 @@ class WaitingGang:
     queue: str
     priority: str
     submit_time: datetime
+    waits_since: datetime
     gpus: int
     position: int
     position_in_queue: int
@@ -247,6 +248,7 @@ class _QueueReader:
             queue=gang.queue,
             priority=gang.priority,
             submit_time=gang.submit_time,
+            waits_since=gang.waits_since,
             gpus=gang.gpus,
             position=gang.position,
             position_in_queue=gang.position_in_queue,

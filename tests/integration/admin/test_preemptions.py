@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils.html import strip_tags
 
-from scheduling.models import Decision, Interruption, Workflow
+from pools.api.rendering import zoned_text
+from pools.database.transactions import database_time
+from scheduling.models import Decision, Group, Interruption, Workflow
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import ModuleData, reconcile
 
@@ -61,6 +66,28 @@ def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
     assert f"This preempted {victim} (worker, 8 GPUs, " in taker
     (taken,) = _detail(root, "urgent-1")["preempted"]
     assert (taken["workflow"], taken["user"]) == (victim, "worker")
+
+
+def test_the_lost_attempt_is_in_the_chart(as_person: Callable[[str], Client], victim: str) -> None:
+    page = as_person("root").get(f"{WORK}/{victim}")
+    (lane,) = page.context["chart"].lanes
+    assert [bar.kind for bar in lane.bars] == ["waiting", "off", "waiting"]
+    assert page.context["chart"].start == lane.bars[0].start < lane.bars[1].start
+
+
+def test_every_reader_counts_the_wait_from_the_preemption(as_person: Callable[[str], Client], victim: str) -> None:
+    now = database_time()
+    Workflow.objects.filter(name=victim).update(submit_time=now - timedelta(days=2))
+    Group.objects.filter(workflow__name=victim).update(ready_at=now - timedelta(hours=3))
+    root = as_person("root")
+    (gang,) = root.get("/api/queue").json()["entries"]
+    assert gang["waits_since"] == zoned_text(now - timedelta(hours=3))
+    (pool,) = root.get("/api/overview").json()["waiting"]
+    assert pool["since"] == gang["waits_since"]
+    (row,) = csv.DictReader(io.StringIO(root.get("/queue?format=csv").content.decode()))
+    assert int(row["waits_seconds"]) == pytest.approx(3 * 3600, abs=60)
+    assert "3 h" in _text(root, "/queue")
+    assert re.search(r"osmo_waiting_oldest_seconds\{[^}]*\} 108", root.get("/metrics").content.decode())
 
 
 def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(

@@ -57,6 +57,7 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, reconcile_p
     (entry,) = answer["entries"]
     assert answer["more_entries"] is False
     submitted = entry.pop("submit_time")
+    assert entry.pop("waits_since") == submitted
     assert submitted.count(":") == 2
     assert entry == {
         "workflow": "next-1",

@@ -173,6 +173,7 @@ def test_programs_get_the_unchanged_answer(osmo, stub, form, read):
 
 
 WORK = {"state": "running", "tasks": {"w-0": {"state": "running", "node": "n1"}}, "position": None, "reason": None}
+WORK |= {"position_in_queue": None}
 ANSWER = {
     "live": True, "backend": "sim", "queues": {}, "cohorts": {}, "workloads": {"w-1": WORK}, "steps": [],
     "settled": True, "violations": [],

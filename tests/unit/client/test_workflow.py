@@ -401,6 +401,16 @@ def test_a_receipt_has_the_rule_the_numbers_the_loss_and_what_came_next(osmo, st
         "Next                 : it waits at place 3 of its queue",
     ):
         assert line in text.splitlines(), text
+    held = {"message": "", "is_certain": True, "latest_start": "2026-11-20T14:00:00"}
+    with time_machine.travel(datetime(2026, 11, 20, 13, 0, tzinfo=UTC), tick=False):
+        later = RECEIPT | {"next": RECEIPT["next"] | {"reservation": held}}
+        stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [later]})
+        text = osmo.ok("workflow", "receipt", "night-1")
+    assert (
+        "Next                 : it waits at place 3 of its queue. It starts by 14:00 at the latest."
+        in text.splitlines()
+    )
+    stub.on("GET", "/api/workflow/night-1/receipts", body)
     assert ",1.6,by other work: " in osmo.ok("workflow", "receipt", "night-1", "-o", "csv"), "a number in the file"
     started = RECEIPT["next"] | {"status": "started", "start_time": "2026-11-20T13:00:00"}
     stub.on("GET", "/api/workflow/night-1/receipts", body | {"receipts": [RECEIPT | {"next": started}]})
@@ -653,3 +663,14 @@ def test_compare_shows_what_differs(osmo, stub):
     assert "bob" in osmo.ok("workflow", "compare", "a-1", "b-1", "--all")
     stub.on("GET", "/api/workflow/a-1/compare/a-1", answer | {"facts": [facts[1]], "gangs": []})
     assert "No fact differs." in osmo.ok("workflow", "compare", "a-1", "a-1")
+
+
+@time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)
+@pytest.mark.parametrize(
+    "start", [None, {"p10": None, "p50": None, "p90": None, "samples": 3, "never": "It never will."}]
+)
+def test_the_list_has_the_certain_start_that_the_queue_has(osmo, stub, start):
+    held = {"message": "", "is_certain": True, "latest_start": "2026-11-20T12:00:00"}
+    entry = ENTRY | {"start": start, "reservation": held}
+    stub.on("GET", "/api/workflow", {"workflows": [entry], "more_entries": False})
+    assert "  by 12:00  " in osmo.ok("workflow", "list").splitlines()[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_simulate_for_people_and_programs(files):
     assert as_json == as_yaml
     assert "source" not in as_json
     assert as_json["workloads"]["w"]["reason"]["code"] == "never_fits"
+
+
+def test_a_position_is_the_place_in_its_own_queue(files):
+    """As in the list of the queue and on pages; the answer has the order of the whole cluster too."""
+    queues, works = "{name: q, quota: 2}, {name: r, quota: 2}", "{name: w, queue: q, tasks: [{gpus: 3}]}"
+    text = f"queues: [{queues}]\nworkloads: [{works}, {works.replace('w,', 'x,').replace('q,', 'r,')}]\n"
+    (files / "two.yaml").write_text(text)
+    assert re.findall(r"^\w +pending  (\d)", osmo("simulate", files / "two.yaml").stdout, re.MULTILINE) == ["1", "1"]
 
 
 def test_simulate_reports_faults_with_their_place(files):

@@ -45,6 +45,20 @@ def test_every_dialect_reports_the_same_faults_at_the_same_paths(kind: type[Valu
     assert [fault.line for fault in faults.violations] == ([4, 1, 1, 2, 3] if kind is YamlCursor else [None] * 5)
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("---\n---\na: 1\n---\n", [{"a": 1}]),
+        ("a: 1\n---\n# end\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("---\n---\n", [None]),
+    ],
+)
+def test_an_empty_document_beside_others_is_no_document(text: str, values: list[Any]) -> None:
+    """Templates leave `---` before the first and after the last; workflow files have always been read so."""
+    assert [document.value for document in read_documents(text)] == values
+    assert [document.value for document in read_documents(text, record_lines=True)] == values
+
+
 def test_numbers_outside_their_bounds_have_codes_of_their_own() -> None:
     fields = FieldReader({"low": -2, "high": 9}, "pool", faults := Faults())
     assert fields.whole_number("low", 0, minimum=-1, maximum=5, below_code="negative_quota") == 0

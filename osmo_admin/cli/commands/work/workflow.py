@@ -83,12 +83,12 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder, *, is_of_all: boo
             **entry,
             "observed": (entry.get("observed") or {}).get("backend"),
             "waited_seconds": duration_cell(entry.get("queued_time")),
-            "starts_about": start_cell(entry.get("start")),
+            "starts_about": start_cell(entry.get("start"), entry.get("reservation")),
             "run_seconds": duration_cell(entry.get("duration")),
         }
         for entry in ordered
     ]
-    starts = "starts_about" if any(entry.get("start") for entry in entries) else ""
+    starts = "starts_about" if any(row["starts_about"] for row in rows) else ""
     observed = "observed" if any(entry.get("observed") for entry in entries) else ""
     keys = f"workflow user pool priority status submitted waited_seconds {starts} run_seconds {observed} labels"
     nothing = "There are no workflows to view." if is_of_all else NO_OWN_WORK

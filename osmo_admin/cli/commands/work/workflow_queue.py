@@ -75,7 +75,8 @@ def _queue_table(answer: dict[str, Any]) -> AnswerText:
 
 
 def _queue_row(entry: dict[str, Any]) -> dict[str, Any]:
-    waits = (datetime.now(UTC) - datetime.fromisoformat(entry["submit_time"]).replace(tzinfo=UTC)).total_seconds()
+    since = datetime.fromisoformat(entry.get("waits_since") or entry["submit_time"]).replace(tzinfo=UTC)
+    waits = (datetime.now(UTC) - since).total_seconds()
     return {
         **entry,
         "waits_seconds": duration_cell(waits),

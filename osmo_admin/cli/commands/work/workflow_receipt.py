@@ -13,7 +13,7 @@ from osmo_admin.cli.base.options import WorkflowArgument
 from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, format_cell, list_table, local_time
-from osmo_admin.cli.text.start_text import start_cell
+from osmo_admin.cli.text.start_text import start_sentence
 from pools.domain.values.amounts import hours_text
 from pools.domain.values.counting import counted
 from scheduling.domain.list_columns import RECEIPT_COLUMNS
@@ -100,4 +100,5 @@ def _next_text(following: dict[str, Any]) -> str:
         return "no further attempt"
     place = following["position_in_queue"]
     words = "it waits" if place is None else f"it waits at place {place} of its queue"
-    return f"{words}, starts about {start_cell(following['start'])}" if following["start"] else words
+    sentence = start_sentence(following["start"], following.get("reservation"))
+    return f"{words}. {sentence}" if sentence else words
