@@ -35,6 +35,7 @@ from scheduling.models import (
 )
 from scheduling.selectors.queue.pending_queue import build_pending_queue
 from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
+from scheduling.selectors.reports.usage_parts import part_values, read_part_times
 from scheduling.selectors.reports.usage_sql import (
     EVERY_LEAF,
     OWN_ROWS,
@@ -120,14 +121,14 @@ def close_hours() -> int:
 def compute_hours(begin: datetime, end: datetime) -> None:
     """Replace the sums of the full hours from `begin` to `end`, and of the days in which they are and that end until
     then. The caller's transaction holds the record's lock."""
-    at = begin
+    at, every = begin, EVERY_LEAF | part_values(read_part_times())
     while at < end:
         until = min(end, at + HOURS_PER_STATEMENT * HOUR)
         for model in _SUMS:
             model.objects.filter(hour__gte=at, hour__lt=until).delete()
         hours = [at + number * HOUR for number in range((until - at) // HOUR)]
         window = {"begin": at, "end": until}
-        execute_sql(STORE, EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
+        execute_sql(STORE, every | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]})
         execute_sql(
             "INSERT INTO scheduling_poolusagehour (hour, backend_id, pool_id, flavor, quota, idle, lent) "
             + SUMS_OF_POOLS,

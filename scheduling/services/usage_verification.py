@@ -13,6 +13,7 @@ from pools.database.statements import execute_sql
 from pools.services.changes.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
 from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
+from scheduling.selectors.reports.usage_parts import part_values, read_part_times
 from scheduling.selectors.reports.usage_sql import (
     COMPUTE,
     EVERY_LEAF,
@@ -73,7 +74,8 @@ def _find_sum_differences(now: datetime) -> Iterator[LedgerDifference]:
     if not hours:
         return
     window = {"begin": begin, "end": until}
-    values = EVERY_LEAF | window | {"begins": hours, "ends": [hour + HOUR for hour in hours]}
+    slots = {"begins": hours, "ends": [hour + HOUR for hour in hours]}
+    values = EVERY_LEAF | part_values(read_part_times()) | window | slots
     for table, (source, columns) in _SUMS.items():
         stored = f"SELECT {columns} FROM {table} WHERE hour >= %(begin)s AND hour < %(end)s"
         yield from _compare(table, f"WITH {COMPUTE}", stored, f"SELECT {columns} FROM {source}", values)

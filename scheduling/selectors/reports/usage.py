@@ -9,7 +9,6 @@ Sums count whole GPUs. Parts of shared GPUs have rows of their own, by flavor.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +18,20 @@ from typing import Any
 from django.utils import timezone
 
 from pools.database.statements import execute_sql
-from pools.domain.configuration.flavors import parts_among
 from pools.domain.names import SEPARATOR, SHARED_QUEUE
 from pools.domain.people.roles import Actor, Permission
-from pools.selectors.quotas.backend_capacity import unzip_flavors
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL
 from scheduling.models import UsageProgress
+from scheduling.selectors.reports.usage_parts import (
+    FLAVOR_HISTORY,
+    counts_parts,
+    hours_of_changed_days,
+    part_times,
+    part_values,
+)
 from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF, FLAVOR, WORK_COLUMNS
 
 HOUR = timedelta(hours=1)
@@ -206,9 +210,13 @@ _STORED = "hour >= %(stored_from)s AND hour < %(stored_until)s"
 _STORED_BESIDE_DAYS = """
     (hour >= %(stored_from)s AND hour < %(days_from)s OR hour >= %(days_until)s AND hour < %(stored_until)s
         OR hour >= %(joined)s AND hour < %(joined)s::timestamptz + interval '1 day' AND hour >= %(days_from)s
-            AND hour < %(days_until)s)
+            AND hour < %(days_until)s
+        OR hour = ANY(%(hours_of_changed_days)s))
 """
-_DAYS = "day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s"
+_DAYS = """
+    day >= %(days_from)s AND day < %(days_until)s AND day IS DISTINCT FROM %(joined)s
+    AND day <> ALL(%(hours_of_changed_days)s)
+"""
 _WORK = f"hour, backend_id, leaf_id, flavor, user_id, priority, {', '.join(WORK_COLUMNS)}, {_NO_QUOTA}"
 _LEAF = f"hour, backend_id, leaf_id, flavor, NULL::bigint AS user_id, NULL AS priority, {_NO_WORK}, quota, idle, lent"
 _POOL = _LEAF.replace("leaf_id", "pool_id")
@@ -282,8 +290,8 @@ def read_last_hours(actor: Actor, by: UsageKey, hours: int) -> tuple[datetime | 
 
 
 _Progress = tuple[datetime | None, datetime | None, datetime | None, str | None]
-"""The end of the last stored hour, the begin of the record, the day of the reader's account, and as JSON the flavors of
-the backends that name some."""
+"""The end of the last stored hour, the begin of the record, the day of the reader's account, and the history of the
+flavors of backends."""
 
 
 def _read_progress(actor: Actor) -> _Progress:
@@ -291,7 +299,7 @@ def _read_progress(actor: Actor) -> _Progress:
         "SELECT (SELECT closed_until FROM scheduling_usageprogress WHERE id = 1),"
         " (SELECT min(since) FROM scheduling_nodespan),"
         " (SELECT date_trunc('day', date_joined, 'UTC') FROM pools_user WHERE id = %s),"
-        " (SELECT jsonb_object_agg(id, flavors)::text FROM pools_backend WHERE flavors <> '[]')",
+        f" ({FLAVOR_HISTORY})",
         [None if actor.can_read_all else actor.user_id],
     ).fetchone()
     return row
@@ -320,8 +328,7 @@ def _values(
 ) -> dict[str, Any]:
     """The parameters of the statements. Of the pools of which no leaf is wanted, the sums are enough."""
     computed = slots.computed
-    flavors = json.loads(progress[-1] or "{}")
-    of_backends, parts = unzip_flavors({int(pk): parts_among(each) for pk, each in flavors.items()})
+    times = part_times(progress[-1])
     visible = [] if actor.can_read_all else list(actor.pools_with(Permission.POOL_READ))
     return {
         "stored_from": slots.stored_from,
@@ -344,8 +351,8 @@ def _values(
         "has_users": bool(question.users),
         "since": question.since,
         "until": question.until,
-        "part_backends": of_backends,
-        "part_flavors": parts,
+        "hours_of_changed_days": list(hours_of_changed_days(times, slots.days_from, slots.days_until)),
+        **part_values(times),
     }
 
 
@@ -389,14 +396,16 @@ def _read_sums(
     keys = "".join(f", {_WAIT_KEYS[question.by]} AS key_{at}" for at, question in kinds)
     summed = ", ".join(f"sum({column})::bigint" for column in SUM_COLUMNS)
     capacities = ", ".join(f"sum(capacity.{column})::bigint" for column in BACKEND_COLUMNS)
-    source = f"(SELECT * FROM entry WHERE {_FEW_LEAVES})"
+    part = _part_sql(values)
+    source = f"(SELECT entry.*, {part} AS part FROM entry WHERE {_FEW_LEAVES})"
     by_day = all(question.bucket is not Bucket.HOUR for question in questions)
     if values["sees_all"] and by_day:
         # Fewer rows to join. What other readers see of their own work depends on the hour.
         totals = ", ".join(f"sum({column})::bigint AS {column}" for column in SUM_COLUMNS)
         source = f"""(
-            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, flavor, user_id, priority, {totals}
-            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5, 6
+            SELECT date_trunc('day', hour, 'UTC') AS hour, backend_id, leaf_id, flavor, user_id, priority,
+                {part} AS part, {totals}
+            FROM entry WHERE {_FEW_LEAVES} GROUP BY 1, 2, 3, 4, 5, 6, 7
         )"""
     nothing = ", ".join("NULL::bigint" for _ in SUM_COLUMNS[len(BACKEND_COLUMNS) :])
     parts = [
@@ -422,7 +431,7 @@ def _read_sums(
     sums_of_keys = execute_sql(
         f"""
         {_entries(slots, by_day=by_day, by_leaf=by_leaf)}, visible AS (
-            SELECT entry.hour, entry.user_id, {_part_sql(values)} AS part,
+            SELECT entry.hour, entry.user_id, entry.part,
                 {", ".join(f"entry.{column}" for column in SUM_COLUMNS)}{keys}
             FROM {source} entry {_JOINS} WHERE {_VISIBLE}
         )
@@ -539,8 +548,8 @@ def _part_sql(values: dict[str, Any], table: str = "entry") -> str:
     empty for whole GPUs."""
     if not values["part_backends"]:
         return "''"
-    parts = "SELECT * FROM unnest(%(part_backends)s::bigint[], %(part_flavors)s::text[])"
-    return f"CASE WHEN ({table}.backend_id, {table}.flavor) IN ({parts}) THEN {table}.flavor ELSE '' END"
+    is_part = counts_parts(f"{table}.backend_id", f"{table}.flavor", f"{table}.hour")
+    return f"CASE WHEN {is_part} THEN {table}.flavor ELSE '' END"
 
 
 # The flavor in which a gang started: that of its first attempt.

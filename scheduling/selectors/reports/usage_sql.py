@@ -38,6 +38,7 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.models.usage_triggers import OPEN_QUOTA
+from scheduling.selectors.reports.usage_parts import counts_parts
 
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
 
@@ -78,18 +79,35 @@ FLAVOR = f"COALESCE(NULLIF(task.flavor, ''), '{DEFAULT_FLAVOR}')"
 """SQL: the flavor in which an attempt counts; it is empty in a pool without flavors."""
 
 
-def only_named(group: str) -> str:
-    """SQL: of a gang in a pool with several flavors, by the column with its id, the only flavor that its tasks name;
-    empty if they name several, or none. It never changes, so that the sums of a closed hour stay as they are."""
-    return f"""
-    SELECT CASE WHEN min(named) = max(named) AND jsonb_array_length(min(named)::jsonb) = 1 THEN min(named)::jsonb ->> 0
-        ELSE '' END AS flavor
-    FROM (
-        SELECT task.gpu_flavors::text AS named FROM scheduling_task task
-        WHERE task.group_id = {group} AND task.gpu_count > 0
-    ) task
-    """
-
+# Of a gang in a pool with several flavors: the only one that its tasks name, else the one that it prefers if all that
+# it may use count parts of shared GPUs, else none. Tasks, quotas and the audit trail say so, and the sums of a closed
+# hour stay as they are.
+_FLAVOR_OF_WAIT = f"""
+    SELECT COALESCE(
+        (
+            SELECT min(named)::jsonb ->> 0 FROM (
+                SELECT task.gpu_flavors::text AS named FROM scheduling_task task
+                WHERE task.group_id = piece.group_id AND task.gpu_count > 0
+            ) task
+            HAVING min(named) = max(named) AND jsonb_array_length(min(named)::jsonb) = 1
+        ),
+        (
+            SELECT (array_agg(flavor ORDER BY place, flavor))[1] FROM (
+                SELECT permitted.flavor, min(permitted.place) AS place
+                FROM scheduling_task task CROSS JOIN LATERAL (
+                    SELECT * FROM jsonb_array_elements_text(task.gpu_flavors) WITH ORDINALITY AS named (flavor, place)
+                    UNION ALL
+                    SELECT own.flavor, own.place FROM pool_order own
+                    WHERE task.gpu_flavors = '[]' AND own.slot = piece.slot AND own.pool = piece.pool
+                ) permitted
+                WHERE task.group_id = piece.group_id AND task.gpu_count > 0
+                    AND cardinality(%(part_backends)s::bigint[]) > 0
+                GROUP BY permitted.flavor
+            ) permitted
+            HAVING bool_and({counts_parts("root.backend_id", "permitted.flavor", "piece.slot")})
+        )
+    ) AS flavor
+"""
 
 # A workflow starts in the flavor of its first attempt. Without flavors nothing is read.
 _EVENT_FLAVOR = f"""COALESCE(event.flavor, CASE
@@ -109,7 +127,7 @@ slot AS (
     FROM unnest(%(begins)s::timestamptz[], %(ends)s::timestamptz[]) AS given (begins, ends)
 ),
 root_span AS MATERIALIZED (
-    SELECT pool_id, backend_id, flavor, quota, is_unlimited, {_IS_WHOLE} AS is_whole, {_SPAN}
+    SELECT id, pool_id, backend_id, flavor, quota, is_unlimited, {_IS_WHOLE} AS is_whole, {_SPAN}
     FROM scheduling_quotaspan WHERE {_IN_WINDOW} AND parent_id IS NULL
 ),
 root_time AS MATERIALIZED (SELECT DISTINCT pool_id, backend_id, is_whole, a, b FROM root_span),
@@ -370,6 +388,10 @@ pool_flavor AS MATERIALIZED (
     SELECT slot.slot, pool_id AS pool, CASE WHEN min(flavor) = max(flavor) THEN min(flavor) ELSE '' END AS flavor
     FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id
 ),
+pool_order AS (
+    SELECT slot.slot, pool_id AS pool, flavor, max(span.id) AS place
+    FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id, flavor
+),
 waited_piece AS (
     SELECT piece.slot, workflow_id, root.backend_id AS backend, leaf,
         COALESCE(NULLIF(pool_flavor.flavor, ''), named.flavor, '{DEFAULT_FLAVOR}') AS flavor, holder, priority, cause,
@@ -381,7 +403,7 @@ waited_piece AS (
     ) piece
     JOIN pools_pool root ON root.id = piece.pool
     LEFT JOIN pool_flavor USING (slot, pool)
-    LEFT JOIN LATERAL ({only_named("piece.group_id")}) named ON pool_flavor.flavor = ''
+    LEFT JOIN LATERAL ({_FLAVOR_OF_WAIT}) named ON pool_flavor.flavor = ''
 ),
 waited AS (
     SELECT slot, backend, leaf, flavor, holder, priority, {_CAUSES} FROM waited_piece GROUP BY 1, 2, 3, 4, 5, 6
@@ -440,8 +462,8 @@ new_work AS (
 """
 """Common table expressions whose last three are `new_backend`, `new_leaf` and `new_work`, with the columns of the
 models of hourly sums. Parameters: `begins` and `ends` of the slots, which do not overlap, the whole window from `begin`
-to `end`, and `may_join_leaves`: whether `new_leaf` may have one row for several subpools of a pool, with the id of the
-pool, except in the pools of the leaves or pools named `detailed`."""
+to `end`, those of :func:`usage_parts.part_values`, and `may_join_leaves`: whether `new_leaf` may have one row for
+several subpools of a pool, with the id of the pool, except in the pools of the leaves or pools named `detailed`."""
 
 STORE = f"""
 WITH {COMPUTE},

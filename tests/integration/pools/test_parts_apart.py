@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pgtrigger
 import pytest
 from django.db.models import F
 from django.utils import timezone
@@ -27,8 +29,10 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, NodeSpan, QuotaSpan, Task, Workflow
 from scheduling.selectors.queue.waiting_pools import read_waiting_pools
 from scheduling.selectors.receipts.noticed import receipts_of_preemptions
-from scheduling.selectors.reports.usage import UsageQuestion, read_usage
+from scheduling.selectors.reports.usage import UsageQuestion, read_usage, start_of_hour
 from scheduling.services.notices.conditions import _nearly_used
+from scheduling.services.usage import rebuild
+from scheduling.services.usage_verification import find_usage_differences
 from tests.integration.workflows.test_usage import age_installation, move_back
 from tests.support import world
 from tests.support.flavors import add_flavored_pool, submit_gpus
@@ -111,9 +115,7 @@ def used(shared: None, caller: Callable[..., Any]) -> Any:
     """The same since ten hours, with the work of five hours; 8 H100 and 7 parts wait for the subpool."""
     for gpus, flavor in ((8, "h100"), (7, "t4")):
         submit_gpus(world.admin_actor(), gpus, flavor)
-    for spans in (QuotaSpan, NodeSpan):
-        spans.objects.exclude(until=None).delete()  # of the moments in which the installation was made
-    age_installation(10)
+    _age_spans()
     for workflow in Workflow.objects.all():
         move_back(workflow, 5)
     return caller("root", "osmo-admin")
@@ -216,6 +218,79 @@ def test_a_gang_that_may_use_several_kinds_of_parts_waits_for_parts(shared: None
     submit_gpus(world.admin_actor(), 7, "t4", to="cut--a")
     [found] = [each for each in read_waiting_pools(world.admin_actor(), read_part_flavors()) if each.pool == "cut"]
     assert (found.gpus, dict(found.parts)) == (0, {"l4": 5, "t4": 7})
+    for workflow in Workflow.objects.filter(root_pool__name="cut"):
+        move_back(workflow, 5)
+    _age_spans()
+    _age_audit_trail()
+    for stored in (False, True):
+        if stored:
+            rebuild()
+        answer = read_usage(world.admin_actor(), _last_day(UsageKey.POOL))
+        waited = {row.part: row.waiting / 3_600_000 for row in answer.rows if row.subject == "cut" and row.waiting}
+        assert waited == pytest.approx({"l4": 25, "t4": 35}, abs=0.1), stored
+
+
+def _age_spans() -> None:
+    for spans in (QuotaSpan, NodeSpan):
+        spans.objects.exclude(until=None).delete()  # of the moments in which the installation was made
+    age_installation(10)
+
+
+def _age_audit_trail() -> None:
+    with pgtrigger.ignore("pools.AuditEntry:append_only"):
+        AuditEntry.objects.update(time=F("time") - timedelta(days=2))
+
+
+def _last_day(by: UsageKey, bucket: Bucket = Bucket.MONTH) -> UsageQuestion:
+    now = timezone.now()
+    return UsageQuestion(now - timedelta(days=3), now, by, bucket)
+
+
+def _label(**labels: dict[str, str]) -> None:
+    """Name the flavors of the cluster anew, with these labels."""
+    flavors = [{"name": name, "node_labels": of_node} for name, of_node in labels.items()]
+    world.apply_change(PutBackend(name="sim", body={"flavors": flavors}))
+
+
+@pytest.mark.parametrize("bucket", [Bucket.HOUR, Bucket.MONTH])
+def test_a_closed_hour_counts_what_its_flavors_counted_then(used: Any, bucket: Bucket) -> None:
+    _age_audit_trail()
+    rebuild()
+    until = start_of_hour(timezone.now())
+
+    def read() -> dict[Any, Any]:
+        found = read_usage(world.admin_actor(), replace(_last_day(UsageKey.POOL, bucket), until=until))
+        return {(row.start, row.key): (row.used, row.waiting, row.lost) for row in found.rows} | {
+            "": (found.totals.used, found.totals.waiting, found.totals.sums["capacity"])
+        }
+
+    before = read()
+    assert {key for _, key in [key for key in before if key]} == {"team", "team/t4"}
+    _label(h100={"gpu": "h100"}, t4={"gpu": "t4"})  # whole ones from now on
+    assert read() == before
+    rebuild()
+    assert read() == before
+    assert list(find_usage_differences(timezone.now())) == []
+
+
+@pytest.mark.parametrize("bucket", [Bucket.HOUR, Bucket.MONTH])
+def test_a_day_in_which_a_flavor_changed_counts_both(used: Any, bucket: Bucket) -> None:
+    now = timezone.now()
+    noon = now.replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    _age_audit_trail()
+    _label(h100={"gpu": "h100"}, t4={"gpu": "t4"})
+    last = AuditEntry.objects.filter(object="backend/sim").latest("pk")
+    with pgtrigger.ignore("pools.AuditEntry:append_only"):
+        AuditEntry.objects.filter(pk=last.pk).update(time=noon + timedelta(minutes=5))
+    for workflow in Workflow.objects.filter(status="RUNNING"):
+        move_back(workflow, (now - timedelta(hours=5) - (noon - timedelta(hours=3))) / timedelta(hours=1))
+    rebuild()
+    until = noon + timedelta(hours=12)
+    question = UsageQuestion(until - timedelta(days=1), until, UsageKey.POOL, bucket)
+    found = read_usage(world.admin_actor(), question)
+    hours = {part: sum(row.used for row in found.rows if row.part == part) / 3_600_000 for part in ("", "t4")}
+    assert hours == pytest.approx({"": 15 * 11 + 12 * 6, "t4": 3 * 6}, abs=0.1)
+    assert found.totals.used / 3_600_000 == pytest.approx(hours[""], abs=0.1)
 
 
 def test_pools_and_their_changes_name_parts_as_parts(shared: None) -> None:

@@ -34,6 +34,7 @@ from scheduling.models import (
     Workflow,
     WorkUsageHour,
 )
+from scheduling.selectors.reports.usage_parts import part_values
 from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF
 from scheduling.services.usage import compute_hours
 from tests.support.world import make_backend, make_pool, make_subpool, make_user
@@ -59,7 +60,8 @@ FLAVORS = ("default", "h100", "a100")
 def compute(slots: Slots, **joined: Any) -> dict[str, Rows]:
     """The rows of the three tables; `joined` are the parameters with which quiet subpools count as one leaf."""
     begins, ends = [begin for begin, _ in slots], [end for _, end in slots]
-    values = EVERY_LEAF | joined | {"begins": begins, "ends": ends, "begin": min(begins), "end": max(ends)}
+    slotted = {"begins": begins, "ends": ends, "begin": min(begins), "end": max(ends)}
+    values = EVERY_LEAF | part_values(()) | joined | slotted
     parts = " UNION ALL ".join(f"SELECT '{table}', hour, to_jsonb({table}) - 'hour' FROM {table}" for table in TABLES)
     found: dict[str, Rows] = {table: [] for table in TABLES}
     with connection.cursor() as cursor:
