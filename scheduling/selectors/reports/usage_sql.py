@@ -105,7 +105,8 @@ _FLAVOR_OF_WAIT = f"""
                 GROUP BY permitted.flavor
             ) permitted
             HAVING bool_and({counts_parts("root.backend_id", "permitted.flavor", "piece.slot")})
-        )
+        ),
+        ''
     ) AS flavor
 """
 
