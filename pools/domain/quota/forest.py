@@ -79,6 +79,11 @@ def pool_key(name: str) -> str:
     return POOL_PREFIX + name
 
 
+def is_pool_key(key: str) -> bool:
+    """Whether a key in the tree is that of a pool or a leaf."""
+    return key.startswith(POOL_PREFIX)
+
+
 def display_name(key: str) -> str:
     """The name of a node on pages and in messages, from its key."""
     return key.partition("/")[2]

@@ -13,6 +13,7 @@ from django.db.models.functions import Coalesce
 
 from pools.domain.configuration.flavors import parts_among
 from pools.domain.configuration.platforms import platforms_of
+from pools.domain.names import split_name
 from pools.domain.people.roles import Actor
 from pools.domain.quota.capacity import (
     DRAIN_TAINT,
@@ -22,9 +23,10 @@ from pools.domain.quota.capacity import (
     oversubscription_notice,
 )
 from pools.domain.quota.debts import Debt, debt_message
+from pools.domain.quota.forest import display_name, is_pool_key
 from pools.domain.shortage.degraded import DegradedRule, Promise
 from pools.domain.values.amounts import DEFAULT_FLAVOR
-from pools.models import Backend, FlavorUsage, LeafUsage, Node
+from pools.models import Backend, FlavorUsage, LeafUsage, Node, Pool
 
 _OURS = Q(taint="") | Q(taint=DRAIN_TAINT)
 # As text, because each change of a pool reads them twice, and Django takes longer to build such a statement than
@@ -148,9 +150,12 @@ def read_part_names() -> frozenset[str]:
 
 
 def debt_messages(debts: Sequence[Debt]) -> list[str]:
-    """The message about each debt. One query if there is one."""
-    parts = read_part_names() if debts else ()
-    return [debt_message(debt, parts) for debt in debts]
+    """The message about each debt. One query if there is one, two if it may be one of parts of shared GPUs."""
+    anywhere = read_part_names() if debts else frozenset()
+    pools = {each.node: split_name(display_name(each.node)).parent for each in debts if is_pool_key(each.node)}
+    rows = Pool.objects.roots().filter(name__in=pools.values()).select_related("backend") if anywhere else ()
+    parts = {row.name: row.part_flavors for row in rows}
+    return [debt_message(debt, parts.get(pools.get(debt.node, ""), anywhere)) for debt in debts]
 
 
 def unzip_flavors(found: Mapping[int, Collection[str]]) -> tuple[list[int], list[str]]:

@@ -69,6 +69,8 @@ class QuotaTreeRow:
     share: str
     is_active: bool
     flavors: tuple[FlavorUse, ...] = ()
+    parts: Collection[str] = ()
+    """The flavors that count parts of shared GPUs there."""
 
     @property
     def has_numbers(self) -> bool:
@@ -179,7 +181,13 @@ def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> 
     chosen = _choose_key(view, key)
     cycle_texts = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
     return QuotaTreePage(
-        _rows(view, nodes, chosen), chosen, _keys(view), pools_without_cohort, sorted(cycle_texts), root, view.parts
+        _rows(view, nodes, chosen),
+        chosen,
+        _keys(view),
+        pools_without_cohort,
+        sorted(cycle_texts),
+        root,
+        view.parts_of(),
     )
 
 
@@ -216,6 +224,7 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[Quota
                 share=str(view.share(node).reported_share),
                 is_active=view.tree.is_active(node.key),
                 flavors=_uses(view, node.key) if key == GPU else (),
+                parts=view.parts_of(node.key),
             )
         )
     return rows
@@ -229,7 +238,7 @@ def _uses(view: QuotaView, node: str) -> tuple[FlavorUse, ...]:
     if [key for key, _ in found] == [NO_FLAVOR]:
         return ()
     return tuple(
-        FlavorUse(flavor := flavor_of(key), int(each.total_usage), each.quota, flavor in view.parts)
+        FlavorUse(flavor := flavor_of(key), int(each.total_usage), each.quota, flavor in view.parts_of(node))
         for key, each in found
     )
 
@@ -284,7 +293,7 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         below=[row for row in rows.values() if row.node.parent == node.key],
         condition=condition["message"] if condition else "",
         by_flavor=[(key, row) for key in of_flavors if (row := _rows(view, [node], key)[0]).has_numbers],
-        parts=view.parts,
+        parts=view.parts_of(node.key),
     )
 
 

@@ -17,7 +17,7 @@ from django.db.models.functions import Greatest
 from pools.domain.errors import NotFound
 from pools.domain.names import split_name
 from pools.domain.people.roles import Actor
-from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, is_pool_key, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, add_numbers, node_numbers, weighted_share
 from pools.domain.quota.node_totals import NodeTotals, add_totals, node_totals
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
@@ -26,7 +26,7 @@ from pools.domain.quota.tree import QuotaTree
 from pools.domain.values.amounts import DEFAULT_FLAVOR, GPU, Amount, gpu_key, is_gpu
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
-from pools.selectors.quotas.backend_capacity import read_part_names
+from pools.selectors.quotas.backend_capacity import read_part_flavors
 from pools.selectors.quotas.pool_balance import read_balances
 from pools.selectors.quotas.quota_facts import (
     cohort_ids_below,
@@ -55,7 +55,8 @@ class QuotaView:
 
     `numbers`, `totals` and `pending`, the GPUs that pending work needs below a node, are by (flavor, resource) and
     node. Where pools name flavors, those of `default/gpu` are the sums of all flavors; `orders` has the keys of the
-    flavors of each such pool, in its order, and `parts` are the flavors that count parts of shared GPUs.
+    flavors of each such pool, in its order. `parts` are the flavors that count parts of shared GPUs on the cluster of a
+    pool or of one below a cohort, by its key, and with the key "" on some cluster.
     """
 
     tree: QuotaTree
@@ -65,7 +66,12 @@ class QuotaView:
     pending: Mapping[str, Mapping[str, int]]
     has_flavors: bool = False
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    parts: Collection[str] = ()
+    parts: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def parts_of(self, node: str = "") -> Collection[str]:
+        """The flavors that count parts of shared GPUs at or below a node, or anywhere."""
+        of_pool = pool_key(split_name(display_name(node)).parent)
+        return self.parts.get(of_pool if is_pool_key(node) else node, ())
 
     def flavor_keys(self, node: str | None = None) -> list[str]:
         """The keys of the GPUs of each flavor in the order of the pool of this node, NO_FLAVOR last; none where no pool
@@ -178,9 +184,22 @@ def _view(
         for each in balances.values()
         if each.kinds
     }
-    return QuotaView(
-        tree, nodes, numbers, totals, pending, has_flavors, orders, read_part_names() if has_flavors else ()
-    )
+    parts = _parts_by_node(tree, rows) if has_flavors else {}
+    return QuotaView(tree, nodes, numbers, totals, pending, has_flavors, orders, parts)
+
+
+def _parts_by_node(tree: QuotaTree, rows: Iterable[Pool]) -> dict[str, set[str]]:
+    of_clusters = read_part_flavors()
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        parts = of_clusters.get(row.backend_id or 0, frozenset()).intersection(row.gpu_flavors)
+        x = tree.index[pool_key(row.name)] if parts else -1
+        if parts:
+            found[""] |= parts
+        while x >= 0:
+            found[tree.names[x]] |= parts
+            x = tree.parents[x]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

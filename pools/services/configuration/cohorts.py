@@ -24,7 +24,7 @@ from pools.domain.quota.debts import new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.quota.stored_quotas import StoredQuotas, rows_from_stored, stored_from_rows, without_limits
 from pools.domain.structured_input.unset_keys import unset_key_warnings
-from pools.domain.values.amounts import is_gpu
+from pools.domain.values.amounts import flavor_of, gpu_words, is_gpu
 from pools.domain.values.counting import counted, first_names
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
@@ -190,7 +190,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     touched = [each.pk for each in (row, parent) if each is not None]
     roots = lock_cohort_trees(touched)
     before = read_admission_tree(roots)
-    own_before = 0 if row is None else _own_gpus(row.quotas)
+    own_before: Mapping[str, int] = {} if row is None else _own_gpus(row.quotas)
     columns = {
         "parent_id": parent.pk if parent else None,
         "explicit": True,
@@ -206,29 +206,36 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     added_debts = new_debts(before, read_admission_tree({*roots, row.pk}))
     warnings = [*debt_messages(added_debts), *_uncounted_quota_warnings(settings)]
     own = _own_gpus(stored_from_rows(settings.quotas))
-    return CohortResult(get_cohort(name), (*warnings, *(_excess_warnings(row, own) if own > own_before else ())))
+    return CohortResult(get_cohort(name), (*warnings, *_excess_warnings(row, own, own_before)))
 
 
-def _own_gpus(quotas: StoredQuotas) -> int:
-    return sum(amounts.get("nominal") or 0 for key, amounts in quotas.items() if is_gpu(key))
+def _own_gpus(quotas: StoredQuotas) -> dict[str, int]:
+    """The GPUs of each flavor."""
+    return {flavor_of(key): amounts.get("nominal") or 0 for key, amounts in quotas.items() if is_gpu(key)}
 
 
-def _excess_warnings(row: Cohort, own: int) -> Iterator[str]:
-    """Warn, as for a pool, if the nodes have fewer GPUs than are promised: by the cohort itself, and by the pools on
-    the clusters that have pools below it, or on all clusters while it has none."""
+def _excess_warnings(row: Cohort, own: Mapping[str, int], before: Mapping[str, int]) -> Iterator[str]:
+    """Warn, as for a pool, if the nodes have fewer GPUs of a flavor than are promised: by the cohort itself, and by the
+    pools on the clusters that have pools below it, or on all clusters while it has none."""
+    raised = {flavor: gpus for flavor, gpus in own.items() if gpus > before.get(flavor, 0)}
+    if not raised:
+        return
     parents = dict(Cohort.objects.values_list("pk", "parent"))
     below = [pk for pk in parents if row.pk in _and_above(pk, parents)]
     pools = Pool.objects.roots().filter(cohort__in=below, archived=False)
     backends = set(pools.exclude(backend=None).values_list("backend", flat=True))
     found = [each for each in read_capacities(backends or None).values() if each.gpus is not None]
-    gpus, promised = sum(each.gpus or 0 for each in found), sum(each.quota for each in found)
-    if found and promised + own > gpus:
-        where = first_names([each.backend for each in found], limit=3)
-        yield (
-            f"Cohort {row.name} has {counted(own, 'GPU')} of its own, and the pools on {where} have {promised:,} "
-            f"together; the nodes there have {gpus:,}: guaranteed work may wait for a node although its quota is free. "
-            "Lower a quota, or add nodes."
-        )
+    where = first_names([each.backend for each in found], limit=3)
+    for flavor, gpus in raised.items() if found else ():
+        kinds = [each.by_flavor[flavor] for each in found if flavor in each.by_flavor]
+        there, promised = sum(each.gpus for each in kinds), sum(each.quota for each in kinds)
+        if promised + gpus > there:
+            words = gpu_words(flavor, [flavor] if any(each.is_of_parts for each in kinds) else ())
+            yield (
+                f"Cohort {row.name} has {counted(gpus, *words)} of its own, and the pools on {where} have "
+                f"{promised:,} together; the nodes there have {there:,}: guaranteed work may wait for a node although "
+                "its quota is free. Lower a quota, or add nodes."
+            )
 
 
 def _and_above(cohort: int, parents: Mapping[int, int | None]) -> set[int]:

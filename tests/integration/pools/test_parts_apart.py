@@ -16,6 +16,7 @@ from osmo_admin.cli.commands.work.workflow_receipt import lost_text
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import ResizeSubpool, ResizeSubpools
 from pools.domain.configuration.config_merge import ACTION, REPLACE
@@ -24,6 +25,7 @@ from pools.domain.errors import BadInput, Conflict
 from pools.models import AuditEntry, User
 from pools.selectors.quotas.backend_capacity import read_capacities, read_part_flavors, read_used_gpus
 from pools.selectors.quotas.platform_totals import bars_of_clusters, platform_totals
+from pools.selectors.quotas.quota_pages import quota_tree_page
 from scheduling.domain.lists import Bucket, UsageKey
 from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, NodeSpan, QuotaSpan, Task, Workflow
@@ -347,6 +349,55 @@ def test_the_quota_tree_names_parts_as_parts(shared: None) -> None:
     assert "t4 6 of 32 parts of GPUs" in page and ">t4 parts of GPUs</a>" in page and ">h100 GPUs</a>" in page
     node = _page("/pools/team/quota?resource=t4/gpu").content.decode()
     assert "t4 parts of GPUs" in node and "t4 GPUs" not in node
+
+
+@pytest.fixture
+def other(shared: None) -> None:
+    """A second cluster where the T4 are whole, with a pool in the same cohort as that of the first."""
+    nodes = [{"name": "t1", "gpus": 8, "labels": {"gpu": "t4"}}]
+    flavors = [{"name": "h100", "node_labels": {"gpu": "h100"}}, {"name": "t4", "node_labels": {"gpu": "t4"}}]
+    world.apply_change(PutBackend(name="far", body={"nodes": nodes, "flavors": flavors}))
+    add_flavored_pool("whole", {"h100": 0, "t4": 8}, {"h100": 0, "t4": 8}, backend="far")
+    for name in ("team", "whole"):
+        world.apply_change(PatchPool(name=name, patch={"cohort": "all"}))
+
+
+def test_the_cluster_of_a_pool_says_what_its_flavors_count(other: None) -> None:
+    whole = _page("/pools/whole/quota?resource=t4/gpu").content.decode()
+    assert "t4 GPUs" in whole and "parts of GPUs" not in whole
+    assert "t4 parts of GPUs" in _page("/pools/team/quota?resource=t4/gpu").content.decode()
+    rows = {row.node.name: row for row in quota_tree_page(world.admin_actor()).rows}
+    said = {name: {each.flavor: each.is_of_parts for each in row.flavors} for name, row in rows.items()}
+    assert said["whole--a"] == {"t4": False} and said["whole"] == {"t4": False}
+    assert said["team"] == said["team--a"] == said["all"] == {"h100": False, "t4": True}
+
+
+def test_a_debt_is_said_as_the_cluster_of_its_pool_counts(other: None) -> None:
+    for name in ("whole", "team"):
+        submit_gpus(world.admin_actor(), 4, "t4", to=f"{name}--a")
+    for cluster in ("sim", "far"):
+        world.reconcile(cluster)
+    for name, words in (("whole", "uses 1 t4 GPU beyond"), ("team", "uses 7 t4 parts of GPUs beyond")):
+        quotas = {"h100": {"guarantee": 16}, "t4": {"guarantee": 3, "maximum": 3}}
+        world.apply_change(ResizeSubpool(parent=name, subpool_name="a", quotas={"t4": 3}))
+        warnings = world.apply_change(PatchPool(name=name, patch={"resources": {"flavors": quotas}})).warnings
+        assert any(f"{name} {words}" in each for each in warnings), warnings
+
+
+def test_a_quota_of_a_cohort_is_compared_with_the_nodes_of_its_flavor(shared: None) -> None:
+    world.apply_change(PatchPool(name="team", patch={"cohort": "all"}))
+
+    def put(**nominal: int) -> tuple[str, ...]:
+        rows = [{"flavor": flavor, "resource": "gpu", "nominal": gpus} for flavor, gpus in nominal.items()]
+        return world.apply_change(PutCohort(name="all", body={"quotas": rows})).warnings
+
+    [warning] = put(t4=1)
+    assert "1 t4 part of GPUs of its own" in warning and "32 together; the nodes there have 32" in warning
+    quotas = {"h100": {"guarantee": 12}, "t4": {"guarantee": 32}}
+    world.apply_change(PatchPool(name="team", patch={"resources": {"flavors": quotas}}))
+    assert put(t4=1, h100=4) == ()
+    [warning] = put(t4=1, h100=5)
+    assert "5 h100 GPUs of its own" in warning and "12 together; the nodes there have 16" in warning
 
 
 def test_receipts_count_parts_as_parts(shared: None, caller: Callable[..., Any]) -> None:
