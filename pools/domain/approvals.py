@@ -5,7 +5,7 @@ Each change is measured by itself: the amounts of the pool or of one subpool bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, cast
@@ -15,7 +15,7 @@ from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, Fault, Violation, joined_messages
 from pools.domain.quota.stored_quotas import flavor_quotas
-from pools.domain.values.amounts import UNLIMITED, Gpus, decode_gpus, encode_gpus
+from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus, decode_gpus, encode_gpus, gpu_words
 from pools.domain.values.counting import counted
 
 LASTING_QUOTA = "lasting quota"
@@ -178,9 +178,12 @@ class ApprovalNeeded(Conflict):
         is_loosened: bool = False,
         path: str = "",
         resolved: Mapping[str, Any] | None = None,
+        flavors: Collection[str] = (),
+        parts: Collection[str] = (),
     ) -> Self:
-        """The refusal, with one violation for each amount."""
-        violations = [_amount_violation(subject, each, limit, path) for each in changes]
+        """The refusal, with one violation for each amount. `flavors` are those of the pool, `parts` those that count
+        parts of shared GPUs."""
+        violations = [_amount_violation(subject, each, limit, path, _unit(each, flavors, parts)) for each in changes]
         if is_loosened:
             violations.append(_loosened_violation(subject, limit, loosened_to, path))
         refusal = cls(f"{joined_messages(violations)} {REMEDY}", violations)
@@ -195,12 +198,12 @@ REMEDY = (
 )
 
 
-def _amount_violation(subject: str, change: AmountChange, limit: int, path: str) -> Violation:
+def _amount_violation(subject: str, change: AmountChange, limit: int, path: str, unit: tuple[str, str]) -> Violation:
     from_place, to_place = ("", "") if change.moved is None else (f" in {place}" for place in change.moved)
     message = (
-        f"The {change.name} of {subject} would change from {_text(change.before)}{from_place} to "
-        f"{_text(change.after)}{to_place}. Changes of more than {counted(limit, 'GPU')} need the approval of a second "
-        'person here (limit "Approval above").'
+        f"The {change.name} of {subject} would change from {_text(change.before, unit)}{from_place} to "
+        f"{_text(change.after, unit)}{to_place}. Changes of more than {counted(limit, *unit)} need the approval of "
+        'a second person here (limit "Approval above").'
     )
     numbers = tuple({**change.as_dict(), "limit": limit}.items())
     return Violation(path, Fault.APPROVAL_NEEDED, message, numbers=numbers)
@@ -218,5 +221,14 @@ def _loosened_violation(subject: str, limit: int, after: int | None, path: str) 
     )
 
 
-def _text(gpus: Gpus) -> str:
-    return "unlimited" if gpus == UNLIMITED else counted(gpus, "GPU")
+def _unit(change: AmountChange, flavors: Collection[str], parts: Collection[str]) -> tuple[str, str]:
+    """What one and several of an amount are: that of a flavor, else the sum of all flavors."""
+    which = change.name.partition(" of ")[2]
+    units = {gpu_words(flavor, parts, is_named=False) for flavor in ([which] if which else flavors)}
+    if len(units) == 1:
+        return units.pop()
+    return ("GPU or part of GPUs", "GPUs and parts of GPUs") if units else gpu_words(DEFAULT_FLAVOR)
+
+
+def _text(gpus: Gpus, unit: tuple[str, str]) -> str:
+    return "unlimited" if gpus == UNLIMITED else counted(gpus, *unit)

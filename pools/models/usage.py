@@ -231,3 +231,8 @@ class Reservation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workflow_name} on {self.pool_id}"
+
+    @property
+    def held_by_flavor(self) -> dict[str, int]:
+        """`held_gpus` by flavor."""
+        return {flavor: held for flavor, (held, _) in self.by_flavor.items()}

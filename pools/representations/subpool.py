@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, NotRequired, TypedDict
 
@@ -57,6 +57,7 @@ class FlavorNumbers(TypedDict):
     used: Annotated[int, POOL_NUMBERS["used"].meaning]
     available: Annotated[int, POOL_NUMBERS["available"].meaning]
     total_usage: Annotated[int, POOL_NUMBERS["total_usage"].meaning]
+    shared: NotRequired[Annotated[bool, "True where the flavor counts parts of shared GPUs."]]
 
 
 class SharedAnswer(TypedDict):
@@ -132,16 +133,19 @@ def subpool_body(
         if part.quota_after is not None:
             body["quotas_after"] = none | dict(part.quotas_after)
     if kinds:
+        parts = row.root.part_flavors
         own = {flavor: next(each for each in kind.subpools if each.name == part.name) for flavor, kind in kinds.items()}
         body["flavors"] = [
-            _flavor_body(flavor, each.quota, each.scheduling_quota, each.available, each.usage)
+            _flavor_body(flavor, each.quota, each.scheduling_quota, each.available, each.usage, parts)
             for flavor, each in own.items()
         ]
     return body
 
 
-def _flavor_body(flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, usage: UsageCounts) -> FlavorNumbers:
-    return {
+def _flavor_body(
+    flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, usage: UsageCounts, parts: Collection[str]
+) -> FlavorNumbers:
+    body: FlavorNumbers = {
         "flavor": flavor,
         "quota": encode_gpus(quota),
         "scheduling_quota": encode_gpus(scheduling),
@@ -149,6 +153,9 @@ def _flavor_body(flavor: str, quota: Gpus, scheduling: Gpus, available: Gpus, us
         "available": encode_gpus(available),
         "total_usage": usage.total_usage,
     }
+    if flavor in parts:
+        body["shared"] = True
+    return body
 
 
 def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAnswer:
@@ -182,17 +189,19 @@ def pool_tree_body(root: Pool, *, include_archived: bool = False) -> PoolTreeAns
         ],
     }
     if facts.kinds:
+        of_parts = root.part_flavors
         body["flavors"] = [
             _flavor_body(
                 flavor, kind.guarantee, kind.scheduling_quota, kind.guarantee - kind.used,
-                UsageCounts(kind.used, kind.total_usage),
+                UsageCounts(kind.used, kind.total_usage), of_parts,
             )
             for flavor, kind in facts.kinds.items()
         ]  # fmt: skip
         body["shared"]["flavors"] = [
             _flavor_body(
-                flavor, kind.unallocated, kind.shared_scheduling_quota, kind.shared_available, kind.shared_usage
+                flavor, kind.unallocated, kind.shared_scheduling_quota, kind.shared_available, kind.shared_usage,
+                of_parts,
             )
             for flavor, kind in facts.kinds.items()
-        ]
+        ]  # fmt: skip
     return body

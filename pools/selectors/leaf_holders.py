@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Reservation
+from pools.domain.values.amounts import gpus_text
+from pools.models import FlavorUsage, Pool, Reservation
 from pools.models.usage import PREEMPTIBLE_PRIORITY
 
 MAX_HOLDERS = 20
@@ -26,6 +27,23 @@ class LeafHolder:
     needed_gpus: int
     held_since: object
     submitted_at: object
+
+
+def gpus_in_use_texts(leaves: Iterable[Pool]) -> dict[str, str]:
+    """The GPUs in use of each leaf by its name: `8 GPUs`, and with flavors `8 h100 GPUs`. The rows have their usage and
+    the cluster of their pool; one query where a pool names flavors."""
+    rows = list(leaves)
+    found: dict[int, dict[str, int]] = {row.pk: {} for row in rows if row.root.flavors}
+    for pk, flavor, gpus in _flavor_usage(found):
+        found[pk][flavor] = gpus
+    return {row.name: gpus_text(row.usage.total_usage, found.get(row.pk, {}), row.root.part_flavors) for row in rows}
+
+
+def _flavor_usage(leaves: Collection[int]) -> Iterable[tuple[int, str, int]]:
+    if not leaves:
+        return ()
+    rows = FlavorUsage.objects.filter(pool__in=leaves).order_by("pool", "flavor")
+    return rows.values_list("pool", "flavor", "total_usage")
 
 
 def find_holders(leaves: Sequence[str]) -> dict[str, list[LeafHolder]]:

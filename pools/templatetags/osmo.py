@@ -33,12 +33,13 @@ from pools.domain.values.amounts import (
     amount_text,
     flavor_of,
     gpu_words,
+    gpus_text,
     is_gpu,
     resource_key,
 )
 from pools.domain.values.byte_sizes import size_text
 from pools.domain.values.durations import span_text
-from pools.models import AuditEntry
+from pools.models import AuditEntry, Reservation
 from pools.selectors.quotas.pool_tree import PoolTreeRow
 from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
 
@@ -283,6 +284,12 @@ def resource_name(key: str, parts: Collection[str] = ()) -> str:
     that count parts of shared GPUs, are parts."""
     whole = resource_key(key)
     return gpu_words(flavor_of(whole), parts)[1] if is_gpu(whole) else key
+
+
+@register.filter
+def held_text(row: Reservation, parts: Collection[str] = ()) -> str:
+    """The GPUs that work holds; those of `parts`, the flavors that count parts of shared GPUs, are parts."""
+    return gpus_text(row.held_gpus, row.held_by_flavor, parts)
 
 
 def state_label(state: str) -> str:

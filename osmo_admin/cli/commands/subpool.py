@@ -42,7 +42,7 @@ from pools.domain.list_columns import POOL_COLUMNS
 from pools.domain.lists import SubpoolQuery
 from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
 from pools.domain.numbers import CAN_START_NOW, LOW_CAN_START_NOW, POOL_NUMBERS, QUOTA
-from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, as_json
+from pools.domain.values.amounts import NO_LIMIT, UNLIMITED, as_json, gpus_text
 from pools.domain.values.counting import counted
 
 if TYPE_CHECKING:
@@ -219,9 +219,15 @@ def _result_message(answer: dict[str, Any], action: str) -> str:
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
             f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: "
-            f"{counted(answer['used'], 'GPU')}).{f' Deadline: {deadline}.' if deadline else ''}{ended}"
+            f"{_used_text(answer)}).{f' Deadline: {deadline}.' if deadline else ''}{ended}"
         )
     return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}.{ended}"
+
+
+def _used_text(answer: dict[str, Any]) -> str:
+    flavors = answer.get("flavors") or ()
+    parts = {each["flavor"] for each in flavors if each.get("shared")}
+    return gpus_text(answer["used"], {each["flavor"]: each["used"] for each in flavors}, parts)
 
 
 def _flavors_text(answer: dict[str, Any], key: str = "quotas") -> str:

@@ -12,9 +12,11 @@ from pools.admin.confirm_flow import ChangeForm
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_value
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import POLICY_DEFAULTS, VictimRule
-from pools.domain.configuration.flavors import flavors_of, labels_text
+from pools.domain.configuration.flavors import flavors_of, labels_text, parts_among
 from pools.domain.people.roles import Actor
+from pools.domain.quota.capacity import BackendCapacity, FlavorCapacity
 from pools.domain.shortage.degraded import DegradedRule
+from pools.domain.values.amounts import gpu_words
 from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.counting import counted, first_names
 from pools.models import Backend, KubernetesSettings, Node, Pool, Reservation
@@ -103,9 +105,11 @@ def _configuration(row: Backend) -> dict[str, Any]:
             for place, flavor in enumerate(flavors_of(row.flavors), 1)
         }
     if row.kind == Backend.Kind.SIMULATED:
+        parts = parts_among(row.flavors)
         nodes = {node.name: format_node_line(node).partition(" ")[2] for node in row.nodes.order_by("name")}
         policy = {key: getattr(row, key) for key in ("auto_end", *POLICY_DEFAULTS)}
-        return found | policy | {"nodes": {name: _node_text(text) for name, text in nodes.items()}}
+        words = {node.name: gpu_words(node.flavor, parts, is_named=False) for node in row.nodes.all()}
+        return found | policy | {"nodes": {name: _node_text(text, words[name]) for name, text in nodes.items()}}
     cluster = KubernetesSettings.objects.filter(backend=row).first()
     if cluster is None:
         return found
@@ -118,16 +122,17 @@ def _configuration(row: Backend) -> dict[str, Any]:
     )
 
 
-def _node_text(line: str) -> str:
+def _node_text(line: str, words: tuple[str, str]) -> str:
     gpus, _, rest = line.partition(" ")
-    return f"{gpus} GPU{'' if gpus == '1' else 's'}, {rest}"
+    return f"{gpus} {words[gpus != '1']}, {rest}"
 
 
 def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     old, new, name = before[CONFIGS], after[CONFIGS], after["name"]
     capacity = after["capacity"]
     if old is None:
-        gpus = f" with {counted(capacity.gpus, 'GPU')}" if capacity and capacity.gpus else ""
+        found = _gpus_of_nodes(capacity)
+        gpus = f" with {found}" if found else ""
         yield f"Cluster {name} is added{gpus}; no pool is on it yet."
         if "sync_mode" in new:
             yield f"The connection is tried at once. {_mode_effect(new)}"
@@ -141,6 +146,7 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
             f"Its nodes have {counted(capacity.gpus or 0, 'GPU')} instead of {former.gpus or 0}; the quotas of its "
             f"pools are {capacity.quota} together."
         )
+    yield from _part_messages(former, capacity)
     yield from _flavor_messages(before["node_flavors"], after["node_flavors"])
     if new["offline"] and not old["offline"]:
         yield "The cluster goes offline: submissions to its pools are accepted and wait; running work continues."
@@ -158,6 +164,33 @@ def _messages(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
         )
     if old.get("server") and old["server"] != new.get("server"):
         yield f"OSMO Admin connects to {new.get('server')} instead of {old['server']}."
+
+
+def _gpus_of_nodes(capacity: BackendCapacity | None) -> str:
+    """`16 GPUs and 32 t4 parts of GPUs`; empty without any."""
+    whole = [counted(capacity.gpus, "GPU")] if capacity and capacity.gpus else []
+    parts = [_parts_text(flavor, each.gpus) for flavor, each in _parts(capacity).items() if each.gpus]
+    return " and ".join(whole + parts)
+
+
+def _part_messages(before: BackendCapacity | None, after: BackendCapacity | None) -> Iterator[str]:
+    """What changes of the nodes that share their GPUs."""
+    former = _parts(before)
+    for flavor, each in _parts(after).items():
+        gpus = former[flavor].gpus if flavor in former else 0
+        if each.gpus != gpus:
+            yield (
+                f"Its nodes have {_parts_text(flavor, each.gpus)} instead of {gpus}; the quotas of its pools are "
+                f"{each.quota} together."
+            )
+
+
+def _parts(capacity: BackendCapacity | None) -> dict[str, FlavorCapacity]:
+    return {flavor: each for flavor, each in (capacity.flavors if capacity else {}).items() if each.is_of_parts}
+
+
+def _parts_text(flavor: str, gpus: int) -> str:
+    return counted(gpus, *gpu_words(flavor, [flavor]))
 
 
 def _flavor_messages(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

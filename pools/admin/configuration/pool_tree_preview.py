@@ -99,6 +99,7 @@ class PoolTreePreview(Generic[ResultT]):
             "is_unchanged": self._is_unchanged(effect),
             "neighbours": changed_numbers(effect.get("neighbours", ())),
             "remaining": remaining,
+            "parts": parts,
             "holder_columns": HOLDER_COLUMNS,
             "reclaimed": effect["may_be_reclaimed"],
             "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],

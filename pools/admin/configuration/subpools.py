@@ -36,6 +36,7 @@ from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
+from pools.selectors.leaf_holders import gpus_in_use_texts
 from pools.selectors.quotas.pool_tree import PoolTree
 from pools.services.changes.dry_run import EffectAnswer
 from pools.services.configuration.subpools import (
@@ -174,7 +175,7 @@ def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         ended = "" if result.cancelled is None else f" {cancelled_text(result.cancelled)}"
         if result.subpool.state is SubpoolState.DELETING:
             work = counted(usage.live_workflows, "active workflow holds", "active workflows hold")
-            text = f"{name} is draining: {work} {counted(usage.total_usage, 'GPU')}.{ended}"
+            text = f"{name} is draining: {work} {gpus_in_use_texts([result.row])[name]}.{ended}"
             return f"{text} {_deadline_message(result)}" if result.row.drain_by else text
         return f"{name} is archived; it has no active workflows.{ended}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rest_framework.request import Request
@@ -19,11 +19,12 @@ from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSu
 from pools.domain.errors import NotFound
 from pools.domain.lists import SubpoolQuery
 from pools.domain.people.roles import Actor
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.values.amounts import encode_gpus
 from pools.models import Pool
 from pools.permissions import get_visible_root
 from pools.representations.subpool import PoolTreeAnswer, SubpoolAnswer, pool_tree_body, subpool_body
-from pools.selectors.quotas.pool_balance import read_balances, subpool_from_row
+from pools.selectors.quotas.pool_balance import read_balance, read_balances, subpool_from_row
 from pools.selectors.quotas.pool_totals import LeafTotals, read_pool_totals
 from pools.services.changes.dry_run import EffectAnswer, effect_on_pool_tree
 from pools.services.configuration.subpools import (
@@ -104,14 +105,20 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
     row = rows.filter(parent__name=parent, subpool_name=subpool).first()
     if row is None:
         raise NotFound(f"Pool {parent} has no subpool {subpool}.")
-    return Response(subpool_body(row, subpool_from_row(row)), headers=etag_header(row.version))
+    return Response(subpool_body(row, subpool_from_row(row), _kinds(row)), headers=etag_header(row.version))
 
 
 def _render(result: SubpoolResult) -> Response:
     body = subpool_body(
-        result.row, result.subpool, warnings=result.warnings, reactivated=result.reactivated, cancelled=result.cancelled
-    )
+        result.row, result.subpool, _kinds(result.row), warnings=result.warnings, reactivated=result.reactivated,
+        cancelled=result.cancelled,
+    )  # fmt: skip
     return Response(body, headers=etag_header(result.row.version))
+
+
+def _kinds(row: Pool) -> Mapping[str, PoolBalance]:
+    """The balances of the flavors of a subpool's pool; no query where it names none."""
+    return read_balance(row.root).kinds if row.root.flavors else {}
 
 
 def _effect(command: SubpoolChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:

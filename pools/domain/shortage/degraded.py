@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain.shortage.platform_shares import shares_in_order, shares_in_proportion
-from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_words
 from pools.domain.values.counting import counted
 
 FlavorGpus = Mapping[str, Mapping[str, int]]
@@ -83,6 +83,19 @@ class DegradedCluster:
         """The GPUs that are missing for all quotas."""
         return sum(each.missing for each in self.pools if each.flavor not in self.of_parts)
 
+    @property
+    def missing_text(self) -> str:
+        """What is missing: `3 GPUs and 8 t4 parts of GPUs are missing`."""
+        parts = dict.fromkeys(sorted(self.of_parts), 0)
+        for each in self.pools:
+            if each.flavor in parts:
+                parts[each.flavor] += each.missing
+        named = [counted(gpus, *gpu_words(flavor, parts)) for flavor, gpus in parts.items() if gpus]
+        if self.missing or not named:
+            named.insert(0, counted(self.missing, "GPU"))
+        is_one = sum([self.missing, *parts.values()]) == 1
+        return f"{' and '.join(named)} {'is' if is_one else 'are'} missing"
+
     def short_of(self, pools: Collection[str] | None = None) -> list[HeldPromise]:
         """The pools (of these names, None for all) that cannot have their quota, each with the flavors of which it
         cannot, most missing GPUs first."""
@@ -118,18 +131,20 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
         return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
     lost = f"{found.usable} of its " * (found.usable < found.gpus) + counted(found.gpus, "GPU")
     where = " in some flavors" if found.has_flavors else " on the platforms of some pools"
-    by_platform = where if found.usable >= found.quota else ""
+    by_platform = where if found.missing and found.usable >= found.quota else ""
     if found.drained:
         lost += f" ({found.drained} are on drained nodes)"
     return (
         f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
-        f"{counted(found.missing, 'GPU is', 'GPUs are')} missing{by_platform}. {shares}"
+        f"{found.missing_text}{by_platform}. {shares}"
     )
 
 
-def excess_message(backend: str, gpus: int) -> str:
-    """The warning about nodes that are smaller than what their work holds."""
-    return f"On cluster {backend} work holds {counted(gpus, 'GPU')} more than its nodes have: it stays until it ends."
+def excess_message(backend: str, gpus: int, parts: Collection[str] = ()) -> str:
+    """The warning about nodes that are smaller than what their work holds, also where the flavors `parts` count parts
+    of shared GPUs."""
+    amount = counted(gpus, *(("GPU or part of GPUs", "GPUs or parts of GPUs") if parts else ("GPU", "GPUs")))
+    return f"On cluster {backend} work holds {amount} more than its nodes have: it stays until it ends."
 
 
 def hold_by_flavor(promises: Sequence[Promise], gpus: FlavorGpus, rule: DegradedRule) -> tuple[HeldPromise, ...]:

@@ -107,7 +107,7 @@ def read_promises(actor: Actor, backend: str) -> ClusterPromises:
     shown = by_missing(each for each in found.pools if names is None or each.pool in names)
     if names is not None:
         return ClusterPromises(row.name, rule, any(each.missing for each in shown), None, None, None, shown)
-    return ClusterPromises(row.name, rule, bool(found.missing), found.usable, found.gpus, found.missing, shown)
+    return ClusterPromises(row.name, rule, bool(found.short_of()), found.usable, found.gpus, found.missing, shown)
 
 
 def visible_promises(actor: Actor, found: DegradedCluster) -> set[str] | None:
@@ -132,7 +132,7 @@ def capacity_warnings(actor: Actor, backend_ids: Collection[Any] | QuerySet[Any]
         if capacity.is_oversubscribed:
             others.append(oversubscription_warning(actor, capacity))
         if excess := gpus.get(pk, ({}, 0))[1]:
-            others.append(excess_message(capacity.backend, excess))
+            others.append(excess_message(capacity.backend, excess, capacity.part_flavors))
     return lost + others
 
 

@@ -5,7 +5,7 @@ It runs under the lock of the pool's tree, after all other checks: only a change
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,11 +18,13 @@ from pools.domain.approvals import (
     pool_changes_above,
     subpool_amounts,
 )
+from pools.domain.configuration.flavors import parts_among
 from pools.domain.configuration.pool_config import PoolSettings
 from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, joined_messages
-from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.domain.quota.pool_balance import FlavorQuota
+from pools.domain.quota.stored_quotas import flavor_quotas, gpus_by_flavor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
 from pools.representations.pool import pool_settings_of
@@ -65,7 +67,14 @@ def require_no_pool_approval(row: Pool, desired: PoolSettings | None, *, path: s
             is_loosened=is_loosened,
             loosened_to=new_limit,
             path=path,
+            **_units(row, () if desired is None else flavor_quotas(desired.flavors)),
         )
+
+
+def _units(root: Pool, desired: Iterable[FlavorQuota] = ()) -> dict[str, Any]:
+    """The flavors of a pool before and after a change, and those that count parts of shared GPUs on its cluster."""
+    flavors = dict.fromkeys([*root.gpu_flavors, *(each.flavor for each in desired)])
+    return {"flavors": flavors, "parts": parts_among(root.backend.flavors) if flavors and root.backend else ()}
 
 
 def require_no_approvals(desired: Sequence[tuple[Pool, PoolSettings, str]]) -> None:
@@ -111,6 +120,7 @@ def require_no_move_approvals(moves: Mapping[str, tuple[str | None, str | None]]
                         limit=limit,
                         changes=changes,
                         path=f"pools.{row.name}",
+                        **_units(row),
                     )
                 )
     _refuse_together(
@@ -169,4 +179,5 @@ def require_no_subpool_approval(
             limit=limit,
             changes=changes,
             resolved=resolved,
+            **_units(root),
         )

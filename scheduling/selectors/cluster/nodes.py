@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from pools.database.prepared import read_rows
 from pools.database.statements import execute_sql
 from pools.domain.configuration.flavors import flavor_of_labels, flavors_of, matches_text
 from pools.domain.configuration.node_sets import NodeGroup
-from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_words
 from pools.domain.values.byte_sizes import exact_size_text
 from pools.domain.values.counting import counted
 from pools.models import Backend
@@ -31,7 +31,8 @@ class NodeUsage:
     of ours hold in addition to running tasks: the task has ended and the pod not yet, or the pod is about to start.
     `failures` and `suspect_since` are of a suspect node, `physical_gpus` and `advertised_gpus` of one that shares its
     GPUs. `flavor` is None where the backend names no flavors; `matching_flavors` are all whose labels the node has,
-    `counted_as` the GPUs of running work that count in other flavors, in which it was admitted.
+    `counted_as` the GPUs of running work that count in other flavors, in which it was admitted; `parts` are the flavors
+    that count parts of shared GPUs.
     Memory and storage in bytes."""
 
     backend_id: int
@@ -65,6 +66,7 @@ class NodeUsage:
     flavor: str | None = None
     matching_flavors: Sequence[str] = ()
     counted_as: Mapping[str, int] = field(default_factory=dict)
+    parts: Collection[str] = ()
 
     @property
     def state(self) -> str:
@@ -100,7 +102,7 @@ class NodeUsage:
     def overfull(self) -> str:
         """What running work holds here of more than there is, for people; empty where the node has it all."""
         amounts = (
-            (self.used_gpus, self.offered_gpus, "GPUs", str),
+            (self.used_gpus, self.offered_gpus, gpu_words(self.flavor or "", self.parts, is_named=False)[1], str),
             (self.used_cpu, self.cpu, "cores", str),
             (self.used_memory, self.memory_bytes, "memory", exact_size_text),
             (self.used_storage, self.storage_bytes, "storage", exact_size_text),
@@ -114,7 +116,8 @@ class NodeUsage:
         shrunk = [f"running work holds more than the node has: {self.overfull}"] if self.overfull else []
         several = [matches_text(self.matching_flavors)] if len(self.matching_flavors) > 1 else []
         moved = [
-            f"running work with {counted(gpus, 'GPU')} counts as {flavor}, in which it was admitted, until it ends"
+            f"running work with {counted(gpus, *gpu_words(flavor, self.parts, is_named=False))} counts as {flavor}, in "
+            "which it was admitted, until it ends"
             for flavor, gpus in self.counted_as.items()
         ]
         return [*self.observed_notes, *suspect, *shrunk, *several, *moved]
@@ -281,6 +284,7 @@ def _with_flavors(uses: Iterable[NodeUsage]) -> list[NodeUsage]:
             use,
             matching_flavors=flavor_of_labels(use.labels or {}, flavors[use.backend_id])[1],
             counted_as=elsewhere.get((use.backend_id, use.name), {}),
+            parts=frozenset(each.name for each in flavors[use.backend_id] if each.is_of_parts),
         )
         for use in uses
     ]

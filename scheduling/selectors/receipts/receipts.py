@@ -4,8 +4,8 @@ have gone, and what came next (design, D10: work of pools that the reader may no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import F, Q, Sum
 
 from pools.domain.people.roles import Actor
+from pools.domain.values.amounts import gpus_text
 from scheduling.domain.engine.steps import SparedBy
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL, OTHER_WORK, STAYED
@@ -55,6 +56,13 @@ class SparedWork:
     gang: str
     gpus: int
     by: SparedBy
+    by_flavor: Mapping[str, int] = field(default_factory=dict)
+    parts: Collection[str] = ()
+
+    @property
+    def gpus_text(self) -> str:
+        """Its GPUs: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+        return gpus_text(self.gpus, self.by_flavor, self.parts)
 
     @property
     def reason(self) -> str:
@@ -173,7 +181,7 @@ class _Reader:
             loser=_numbers(row.numbers.get("loser"), is_known=True),
             taker=_numbers(row.numbers.get("taker"), is_known=knows_taker),
             quota_at_start=row.numbers.get("quota_at_start"),
-            spared=[self._spared(each) for each in row.spared],
+            spared=[self._spared(each, head.losses.parts) for each in row.spared],
             has_more_spared=row.has_more_spared,
             note=row.note if self._may_read_note(head) else "",
             next=self._next(row, attempts),
@@ -196,9 +204,9 @@ class _Reader:
             receipt.lost_gpu_ms,
         )
 
-    def _spared(self, each: Mapping[str, Any]) -> SparedWork:
+    def _spared(self, each: Mapping[str, Any], parts: Collection[str]) -> SparedWork:
         name = each["gang"] if each["workflow"] in self._named else OTHER_WORK
-        return SparedWork(name, each["gpus"], SparedBy(each["by"]))
+        return SparedWork(name, each["gpus"], SparedBy(each["by"]), each.get("by_flavor", {}), parts)
 
     def _next(self, row: Interruption, attempts: Iterable[Task]) -> WhatCameNext:
         following = [each for task in attempts for each in [self._following.get(task.pk)] if each is not None]

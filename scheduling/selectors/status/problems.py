@@ -217,14 +217,15 @@ def gpu_quota_alerts(actor: Actor) -> Iterator[Problem]:
 
 
 def long_drains(actor: Actor, now: datetime) -> Iterator[Problem]:
-    """Subpools that drain beyond their deadline, or for more than a day. One query."""
-    for name, began, deadline, workflows, gpus in read_late_drains(actor, now, MAX_SHOWN):
-        code, since, drains = ProblemCode.LONG_DRAIN, began, "drains for more than a day"
-        if deadline is not None and deadline < now:
-            code, since, drains = ProblemCode.OVERDUE_DRAIN, deadline, "drains beyond its deadline"
-        work = "1 active workflow holds" if workflows == 1 else f"{workflows} active workflows hold"
-        message = f"Subpool {name} {drains}: {work} {counted(gpus, 'GPU')}."
-        yield Problem(code, f"pool/{name}", message, False, since, {"workflows": workflows, "gpus": gpus})
+    """Subpools that drain beyond their deadline, or for more than a day. One query, two where a pool names flavors."""
+    for each in read_late_drains(actor, now, MAX_SHOWN):
+        code, since, drains = ProblemCode.LONG_DRAIN, each.began, "drains for more than a day"
+        if each.deadline is not None and each.deadline < now:
+            code, since, drains = ProblemCode.OVERDUE_DRAIN, each.deadline, "drains beyond its deadline"
+        work = "1 active workflow holds" if each.workflows == 1 else f"{each.workflows} active workflows hold"
+        message = f"Subpool {each.name} {drains}: {work} {each.gpus_text}."
+        numbers = {"workflows": each.workflows, "gpus": each.gpus}
+        yield Problem(code, f"pool/{each.name}", message, False, since, numbers)
 
 
 def late_jobs(actor: Actor, now: datetime) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from pools.database.statements import execute_sql
 from pools.domain.people.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
+from pools.selectors.leaf_holders import gpus_in_use_texts
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 
 LONG_DRAIN = timedelta(days=1)
@@ -90,13 +91,31 @@ def read_drains(actor: Actor, *, pools: Collection[str] = (), limit: int, offset
     return [Drain(name, since, deadline, *live.get(pk, nothing)) for pk, name, since, deadline in found]
 
 
-def read_late_drains(actor: Actor, now: datetime, limit: int) -> list[tuple[str, datetime, datetime | None, int, int]]:
-    """The subpools that drain beyond their deadline or for more than a day, the earliest deadline first: name, begin,
-    deadline, active workflows, GPUs in use."""
+@dataclass(frozen=True, slots=True)
+class LateDrain:
+    """A subpool that drains beyond its deadline, or for more than a day."""
+
+    name: str
+    began: datetime
+    deadline: datetime | None
+    workflows: int
+    gpus: int
+    gpus_text: str
+    """The GPUs in use: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+
+
+def read_late_drains(actor: Actor, now: datetime, limit: int) -> list[LateDrain]:
+    """The late drains, the earliest deadline first. One query, two where a pool names flavors."""
     late = _draining(actor).filter(Q(updated_at__lt=now - LONG_DRAIN) | Q(drain_by__lt=now))
     rows = late.order_by(F("drain_by").asc(nulls_last=True), "updated_at")
-    counted = ("usage__live_workflows", "usage__total_usage")
-    return list(rows.values_list("name", "updated_at", "drain_by", *counted)[:limit])
+    found = list(rows.select_related("parent__backend", "usage")[:limit])
+    words = gpus_in_use_texts(found)
+    return [
+        LateDrain(
+            row.name, row.updated_at, row.drain_by, row.usage.live_workflows, row.usage.total_usage, words[row.name]
+        )
+        for row in found
+    ]
 
 
 def _draining(actor: Actor) -> QuerySet[Pool]:

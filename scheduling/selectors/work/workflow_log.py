@@ -6,14 +6,15 @@ A simulated backend runs no processes, and a cluster keeps the output of its con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pools.domain.values.amounts import gpu_words
 from pools.domain.values.counting import counted
 from pools.models import AuditEntry
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Task, Workflow
+from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.work.decisions import read_flavor_starts
 
 
@@ -45,17 +46,31 @@ def task_log_lines(workflow: Workflow) -> list[LogLine]:
 
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
     """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query; in a pool
-    with GPU flavors two more."""
-    found, starts = list(_audit_lines(workflow)), read_flavor_starts(workflow)
+    with GPU flavors three more."""
+    found, starts, words = list(_audit_lines(workflow)), read_flavor_starts(workflow), _words_of(workflow)
     for group in workflow.loaded_groups:
         if start := starts.get(group.pk):
             found.append(LogLine(start.time, group.name, start.message))
         if group.ready_at:
-            found.append(LogLine(group.ready_at, group.name, f"waits for {counted(group.gpus, 'GPU')}"))
+            found.append(LogLine(group.ready_at, group.name, f"waits for {counted(group.gpus, *words(group))}"))
         if group.end_time and not group.start_time:
             why = f": {group.failure_message}" if group.failure_message else ""
             found.append(LogLine(group.end_time, group.name, f"never started, {group.status}{why}"))
     return sorted([*found, *task_log_lines(workflow)], key=lambda line: line.time)
+
+
+def _words_of(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
+    """What one GPU of a gang and several are called: with their flavor where the gang may use one alone."""
+    root = workflow.root_pool
+    parts = root.part_flavors
+
+    def words(group: Group) -> tuple[str, str]:
+        tasks = [task for task in group.loaded_tasks if task.gpu_count]
+        flavors = dict.fromkeys(each for task in tasks for each in task.gpu_flavors or root.gpu_flavors)
+        found = {gpu_words(flavor, parts, is_named=len(flavors) == 1) for flavor in flavors}
+        return found.pop() if len(found) == 1 else gpu_words("", is_named=False)
+
+    return words
 
 
 def _audit_lines(workflow: Workflow) -> Iterator[LogLine]:

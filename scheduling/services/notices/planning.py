@@ -6,7 +6,7 @@ whatever dies. Only entries whose transaction has ended before every open one ar
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from pools.domain.names import split_name
 from pools.domain.people.notices import NOTICE_TITLES, NoticeFacts, NoticeKind, TargetFacts, takes_notice
 from pools.domain.people.roles import SYSTEM, Permission
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.values.amounts import gpus_text
 from pools.domain.values.counting import counted
 from pools.domain.values.durations import minute_text
 from pools.models import AuditEntry, InboxNotice, Notice, NoticeProgress, NoticeTarget, Pool, Reservation, User
@@ -233,17 +234,28 @@ def _drain_facts(entry: AuditEntry, names: _Names, news: str, deadline: str) -> 
         row["submitted_by_id"]: row["count"]
         for row in active.order_by().values("submitted_by_id").annotate(count=Count("pk"))
     }
-    rows = Reservation.objects.filter(pool_id=leaf).order_by().values_list("owner").annotate(total=Sum("held_gpus"))
-    gpus: dict[str, int] = dict(rows)
+    gpus = _gpus_by_owner(leaf)
     for user in User.objects.filter(pk__in=held, is_active=True):
-        count, total = held[user.pk], gpus.get(user.username, 0)
+        count, total = held[user.pk], gpus.get(user.username, counted(0, "GPU"))
         work = "1 active workflow of yours" if count == 1 else f"{count} active workflows of yours"
         it = "it end, or cancel it" if count == 1 else "them end, or cancel them"
-        text = f"{news}: it waits for {work} ({counted(total, 'GPU')} in use). Let {it}.{deadline}"
+        text = f"{news}: it waits for {work} ({total} in use). Let {it}.{deadline}"
         yield _facts(entry, names, NoticeKind.DRAIN, entry.object, text, owner_id=user.pk, is_personal=True)
     count = sum(held.values())
     remaining = "1 active workflow remains" if count == 1 else f"{count} active workflows remain"
     yield _facts(entry, names, NoticeKind.DRAIN, entry.object, f"{news}: {remaining}.{deadline}", owner_id=None)
+
+
+def _gpus_by_owner(leaf: int) -> dict[str, str]:
+    """The GPUs that the work of each person holds there: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+    rows = Reservation.objects.filter(pool_id=leaf)
+    totals = dict(rows.order_by().values_list("owner").annotate(total=Sum("held_gpus")))
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows.exclude(by_flavor={}).only("owner", "by_flavor"):
+        kinds[row.owner].update(row.held_by_flavor)
+    root = Pool.objects.select_related("parent__backend").get(pk=leaf).root if kinds else None
+    parts = root.part_flavors if root else ()
+    return {owner: gpus_text(total, kinds.get(owner, {}), parts) for owner, total in totals.items()}
 
 
 def _deadline_text(deadline: datetime | None) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pools.database.statements import execute_sql
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_key, is_gpu
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, flavor_of, gpu_key, is_gpu, sum_amounts
 from scheduling.domain.engine.facts import GangFacts, TaskState
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import Step, StepAction
@@ -86,7 +86,7 @@ class PlanReceipts:
             {
                 "workflow": str(self._live.gangs[each.gang].workflow),
                 "gang": each.gang,
-                "gpus": _running_gpus(self._facts[each.gang]),
+                **_running_gpus(self._facts[each.gang]),
                 "by": str(each.by),
             }
             for each in step.eviction.spared
@@ -109,9 +109,12 @@ class PlanReceipts:
         return {gang.name: gang for gang in self._live.facts.gangs}
 
 
-def _running_gpus(gang: GangFacts) -> int:
-    running = (task for task in gang.tasks if task.state is TaskState.RUNNING)
-    return sum(int(amount) for task in running for key, amount in task.request.items() if is_gpu(key))
+def _running_gpus(gang: GangFacts) -> dict[str, Any]:
+    """The GPUs of a gang that run, and those of each flavor where it has one."""
+    sums = sum_amounts(task.request for task in gang.tasks if task.state is TaskState.RUNNING)
+    by_flavor = {flavor_of(key): int(amount) for key, amount in sums.items() if is_gpu(key)}
+    named = {"by_flavor": by_flavor} if by_flavor.keys() - {DEFAULT_FLAVOR} else {}
+    return {"gpus": sum(by_flavor.values()), **named}
 
 
 def _quota_at(leaf: int, flavor: str, at: datetime) -> int | None:

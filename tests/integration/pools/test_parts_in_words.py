@@ -1,0 +1,146 @@
+"""What is said of parts of shared GPUs says parts: drains, notices, logs, receipts, nodes, approvals, shortages and
+previews of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.utils import timezone
+
+from osmo_admin.cli.commands.subpool import _result_message
+from pools.domain.changes.backends import PutBackend
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
+from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
+from pools.domain.errors import Conflict
+from pools.domain.people.roles import SYSTEM
+from pools.domain.shortage.degraded import degraded_message
+from pools.models import Pool, User
+from pools.selectors.quotas.degraded import read_degraded, read_promises
+from scheduling.domain.priorities import Priority
+from scheduling.models import Task
+from scheduling.selectors.cluster.node_map import read_node_map
+from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
+from scheduling.selectors.status.problems import long_drains
+from scheduling.services.notices.planning import _gpus_by_owner
+from tests.support import world
+from tests.support.flavors import add_flavored_pool, submit_gpus
+
+pytestmark = pytest.mark.django_db
+PARTS = {"gpu": "t4", SHARED_GPUS: SHARED_GPUS_WHOLE}
+
+
+def _nodes(t4: int = 32, **labels: str) -> list[dict[str, Any]]:
+    return [
+        {"name": "h0", "gpus": 16, "labels": {"gpu": "h100"}},
+        {"name": "t0", "gpus": t4, "labels": labels or PARTS},
+    ]
+
+
+@pytest.fixture
+def cut() -> None:
+    """16 H100 and 32 parts of T4; the subpool a has 8 of each."""
+    flavors = [{"name": "h100", "node_labels": {"gpu": "h100"}}, {"name": "t4", "node_labels": PARTS}]
+    world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(), "flavors": flavors}))
+    add_flavored_pool("team", {"h100": 16, "t4": 32}, {"h100": 8, "t4": 8})
+
+
+def _page(path: str, **typed: Any) -> str:
+    if not User.objects.filter(username="root").exists():
+        world.make_user("root", "osmo-admin")
+    client = world.sign_in("root")
+    if typed:
+        sent = client.post(path, {**typed, "step": "preview"})
+        assert sent.status_code == 302, sent.content.decode()
+        path = sent.headers["Location"]
+    text: str = client.get(path).content.decode()
+    return text
+
+
+def test_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) -> None:
+    ann = caller("ann", "osmo-team-user")
+    submit_gpus(ann.actor, 2, "h100")
+    work = submit_gpus(ann.actor, 1, "t4")
+    world.reconcile()
+    assert "[main-group] waits for 1 t4 part of GPUs" in ann.get(f"/api/workflow/{work.name}/events")
+    preview = _page("/pools/team/subpools/a/delete", description="over")
+    assert ">1 t4 part of GPUs<" in preview and ">2 h100 GPUs<" in preview
+    root = caller("root", "osmo-admin")
+    answer = root.delete("/api/configs/pool/team/subpool/a")
+    said = "1 t4 part of GPUs"
+    assert f"(guaranteed in use: 2 h100 GPUs and {said})" in _result_message(answer, "deleted")
+    assert [each.get("shared") for each in answer["flavors"]] == [None, True]
+    assert root.get("/api/configs/pool/team/subpool/a")["flavors"] == answer["flavors"]
+    [problem] = long_drains(SYSTEM, timezone.now() + timedelta(days=2))
+    assert problem.message.endswith(f"2 active workflows hold 2 h100 GPUs and {said}.")
+    assert dict(problem.numbers) == {"workflows": 2, "gpus": 3}
+
+
+def test_a_notice_of_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) -> None:
+    ann = caller("ann", "osmo-team-user")
+    for gpus, flavor in ((3, "t4"), (2, "h100")):
+        submit_gpus(ann.actor, gpus, flavor)
+    world.reconcile()
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    leaf = Pool.objects.get(name="team--a")
+    assert _gpus_by_owner(leaf.pk) == {"ann": "2 h100 GPUs and 3 t4 parts of GPUs"}
+
+
+def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable[..., Any]) -> None:
+    for gpus in (20, 5):
+        submit_gpus(world.admin_actor(), gpus, "t4", to="team", priority=Priority.LOW)
+        world.reconcile()
+    Task.objects.update(start_time=F("start_time") - timedelta(hours=1))
+    submit_gpus(world.admin_actor(), 8, "t4")
+    world.reconcile()
+    reads = caller("root", "osmo-admin")
+    lost = next(each for each in ("job-1", "job-2") if reads.get(f"/api/workflow/{each}/receipts")["receipts"])
+    [spared] = reads.get(f"/api/workflow/{lost}/receipts")["receipts"][0]["spared"]
+    assert spared["gpus"] in {5, 20}
+    assert f"({spared['gpus']} t4 parts of GPUs)" in _page(f"/workflows/{lost}")
+
+
+def test_a_node_says_its_parts(cut: None) -> None:
+    submit_gpus(world.admin_actor(), 6, "t4")
+    world.reconcile()
+    found = read_node_map(world.admin_actor(), "sim", limit=10)
+    titles = [tile.title for tile in draw_tiles(found.nodes, ColourBy.POOL, found.part_flavors).tiles]
+    assert titles[0].startswith("h0: 16 of 16 GPUs free")
+    assert titles[1].startswith("t0: 26 of 32 parts of GPUs free")
+    world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(4, gpu="h100")}))
+    notes = read_node_map(world.admin_actor(), "sim", name="t0", limit=1).nodes[0].usage.notes
+    assert "running work with 6 parts of GPUs counts as t4, in which it was admitted, until it ends" in notes
+    assert "running work holds more than the node has: 6 of 4 GPUs" in notes
+
+
+def test_an_approval_names_what_it_counts(cut: None) -> None:
+    world.apply_change(PatchPool(name="team", patch={"approval_above": 4}))
+    with pytest.raises(Conflict) as found:
+        world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"t4": 20}))
+    assert "The quota of t4 of team--a would change from 8 parts of GPUs to 20 parts of GPUs. Changes of more than " \
+        "4 parts of GPUs need" in found.value.message  # fmt: skip
+    assert "quota of team--a would change from 16 GPUs and parts of GPUs to 28 GPUs and" in found.value.message
+    with pytest.raises(Conflict) as found:
+        world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 16}))
+    assert "The quota of h100 of team--a would change from 8 GPUs to 16 GPUs." in found.value.message
+
+
+def test_missing_parts_are_no_missing_gpus(cut: None) -> None:
+    world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(24)}))
+    [found] = read_degraded().values()
+    message = degraded_message(found, None)
+    assert "of its pools are 16 together: 8 t4 parts of GPUs are missing. Now team can have 24 of its 32 t4." in message
+    assert read_promises(world.admin_actor(), "sim").is_degraded
+
+
+def test_the_preview_of_a_cluster_says_its_parts(cut: None) -> None:
+    flavors = f"h100 gpu=h100\nt4 gpu=t4 {SHARED_GPUS}={SHARED_GPUS_WHOLE}"
+    nodes = f"h0 16 labels=gpu=h100\nt0 24 labels=gpu=t4,{SHARED_GPUS}={SHARED_GPUS_WHOLE}"
+    typed = {"namespace": "default", "reserve_after": "3600", "ageing": "14400", "victims": "youngest"}
+    text = _page("/clusters/sim/configuration", **typed, flavors=flavors, nodes=nodes)
+    assert "Its nodes have 24 t4 parts of GPUs instead of 32; the quotas of its pools are 32 together." in text
+    assert "24 parts of GPUs," in text and "Its nodes have 16 GPUs" not in text
