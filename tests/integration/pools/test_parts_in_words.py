@@ -121,8 +121,8 @@ def test_an_approval_names_what_it_counts(cut: None) -> None:
     world.apply_change(PatchPool(name="team", patch={"approval_above": 4}))
     with pytest.raises(Conflict) as found:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"t4": 20}))
-    assert "The quota of t4 of team--a would change from 8 parts of GPUs to 20 parts of GPUs. Changes of more than " \
-        "4 parts of GPUs need" in found.value.message  # fmt: skip
+    assert "The quota of t4 of team--a would change from 8 parts of GPUs to 20 parts of GPUs." in found.value.message
+    assert "Changes of more than 4 parts of GPUs need" in found.value.message
     assert "quota of team--a would change from 16 GPUs and parts of GPUs to 28 GPUs and" in found.value.message
     with pytest.raises(Conflict) as found:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 16}))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 import pytest
 
 from pools.database.transactions import database_time
-from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.values.amounts import gpu_key, is_gpu
-from pools.models import Backend, Node
+from pools.domain.values.amounts import gpu_key
+from pools.models import Backend
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.history.own.own_history import read_history
@@ -126,43 +124,6 @@ def test_work_that_ran_at_the_beginning_has_its_flavor(story: Story, admin: Any)
     end("job-1")
     answer = replay(admin, story.body())
     assert (answer["identical"], answer["steps"]) == (True, 1)
-
-
-def relabel(**flavors: str) -> None:
-    """These nodes have another flavor from now on."""
-    rows = {name: flavors.get(name, has) for name, has in Node.objects.values_list("name", "flavor")}
-    nodes = [{"name": name, "gpus": 8, "labels": {"gpu": flavor}} for name, flavor in rows.items()]
-    world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
-    world.reconcile()
-
-
-def test_nodes_that_changed_their_flavor_have_in_a_replay_what_they_had_then(story: Story, admin: Any) -> None:
-    """The node of `job-1` and a free node of A100 change their flavor while work runs and waits; then they change
-    back. What runs stays counted where it was admitted, also in the replay."""
-    [held] = Task.objects.filter(group__workflow__name="job-1").values_list("node_name", flat=True)
-    used = set(Task.objects.exclude(node_name="").values_list("node_name", flat=True))
-    free = next(f"a{i}" for i in range(4) if f"a{i}" not in used)
-    relabel(**{held: "a100", free: "h100"})
-    submit_gpus(story.actor, 8, "h100", to="team", priority=Priority.LOW)
-    world.reconcile()
-    end("job-1")
-    submit_gpus(story.actor, 4, "a100")
-    world.reconcile()
-    relabel(**{held: "h100", free: "a100"})
-    end("job-2")
-    history = story.history()
-    kinds = [
-        {node.name: next(filter(is_gpu, node.resources)) for node in each.nodes} for each in history.configurations
-    ]
-    assert [next(found) for _, found in groupby(each[held] for each in kinds)] == [
-        *map(gpu_key, ("h100", "a100", "h100"))
-    ]
-    assert first_difference(history.steps, HistoryClock(history).run().steps) is None
-    answer = replay(admin, story.body())
-    assert (answer["identical"], answer["recorded"]) == (True, answer["on"])
-    live = read_live_facts(Backend.objects.get(name="sim")).facts
-    then = {node.name: node.resources for node in history.configurations[-1].nodes}
-    assert then == {node.name: node.resources for node in live.nodes or ()}
 
 
 def test_the_advisor_moves_each_flavor_alone(admin: Any) -> None:
