@@ -24,6 +24,7 @@ from scheduling.domain.engine.facts import (
     StartReservationFacts,
 )
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_with_work
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.history.replay.as_recorded import (
     after_steps,
@@ -209,10 +210,13 @@ class HistoryClock:
         self._events: list[tuple[int, _Kind, int, str, int]] = []
         self._capacity_since = history.since
         self._needs_rebuild = False
+        self._has_moved_nodes = False
+        """Whether running work may hold GPUs in another flavor than that of their node now."""
         self._last = history.since - 1
         self._configure(history.since)
         self._state = KeptState(self._facts(()))
         self._begin()
+        self._needs_rebuild = bool(self._configuration.flavors)
 
     def run(self) -> Past:
         """Live through the window. Raises TooLong."""
@@ -222,7 +226,7 @@ class HistoryClock:
                 raise TooLong
             while self._events and self._events[0][0] <= now:
                 self._happen(*heappop(self._events))
-            if self._needs_rebuild or self._configuration.draining:
+            if self._needs_rebuild or self._configuration.draining or self._has_moved_nodes:
                 self._needs_rebuild = False
                 self._state.rebuild(self._facts(self._state.facts().gangs))
             if not self._configuration.is_offline:
@@ -502,9 +506,12 @@ class HistoryClock:
                 for was, task in zip(gang.tasks, again.tasks, strict=True)
             )
             kept.append(replace(gang, tasks=tasks, alternatives=again.alternatives, choice=again.choice))
-        return ClusterFacts(
-            self._queues(), now.cohorts, tuple(kept), now.nodes, units=now.units, policy=now.policy
-        )  # fmt: skip
+        running = [task for gang in kept for task in gang.tasks]
+        nodes = now.nodes
+        if moved := moved_nodes(nodes, running) if now.flavors else {}:
+            kept, nodes = [keep_from_moved(gang, nodes, moved) for gang in kept], nodes_with_work(nodes, running)
+        self._has_moved_nodes = bool(moved)
+        return ClusterFacts(self._queues(), now.cohorts, tuple(kept), nodes, units=now.units, policy=now.policy)
 
     def _queues(self) -> tuple[QueueFacts, ...]:
         """The queues; a subpool that drains keeps the quota that its active work needs, which its pool's shared leaf

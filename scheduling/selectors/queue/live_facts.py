@@ -51,6 +51,7 @@ from scheduling.domain.engine.facts import (
     WhenCanBorrow,
     WhenCanPreempt,
 )
+from scheduling.domain.engine.moved_nodes import nodes_with_work
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, flavor_bar, platform_bar, taint_bar
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, choices_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
@@ -158,7 +159,7 @@ def read_live_facts(
                 gangs=tuple(gangs.facts),
                 nodes=None
                 if backend.kind == Backend.Kind.KUBERNETES and not nodes
-                else nodes_with_work(nodes, (task for gang in gangs.facts for task in gang.tasks)),
+                else nodes_with_work(map(node_facts, nodes), (task for gang in gangs.facts for task in gang.tasks)),
                 usage=trees.usage,
                 demand={}
                 if new_workflows is None or totals_only
@@ -324,25 +325,6 @@ def node_facts(row: Node) -> engine.NodeFacts:
     """A node with its capacity."""
     have = _request(gpu_key(row.flavor), row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
     return engine.NodeFacts(row.name, have, parts=0 if row.gpus else row.advertised_gpus or 0)
-
-
-def nodes_with_work(rows: Iterable[Node], tasks: Iterable[engine.TaskFacts]) -> tuple[engine.NodeFacts, ...]:
-    """The nodes, with the GPUs of running tasks in the flavor that these were admitted in, where that is not the flavor
-    of the node."""
-    own = {row.name: gpu_key(row.flavor) for row in rows}
-    moved: dict[str, Counter[str]] = defaultdict(Counter)
-    for task in tasks:
-        key = next(iter(task.request), "")
-        if task.node is not None and key != own.get(task.node, key) and task.request[key]:
-            moved[task.node][key] += int(task.request[key])
-    nodes = []
-    for row in rows:
-        node = node_facts(row)
-        if row.name in moved:
-            resources = {own[row.name]: row.gpus - moved[row.name].total(), **moved[row.name]}
-            node = replace(node, resources={**node.resources, **resources})
-        nodes.append(node)
-    return tuple(nodes)
 
 
 def _request(key: str, gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import pytest
 
 from pools.database.transactions import database_time
+from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import DeleteSubpool
-from pools.domain.values.amounts import gpu_key
-from pools.models import Backend
+from pools.domain.values.amounts import flavor_of, gpu_key, is_gpu
+from pools.models import Backend, Node
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.history.own.own_history import read_history
@@ -124,6 +126,37 @@ def test_work_that_ran_at_the_beginning_has_its_flavor(story: Story, admin: Any)
     end("job-1")
     answer = replay(admin, story.body())
     assert (answer["identical"], answer["steps"]) == (True, 1)
+
+
+def relabel(**flavors: str) -> None:
+    """These nodes have another flavor from now on."""
+    rows = {name: flavors.get(name, has) for name, has in Node.objects.values_list("name", "flavor")}
+    nodes = [{"name": name, "gpus": 8, "labels": {"gpu": flavor}} for name, flavor in rows.items()]
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes}))
+    world.reconcile()
+
+
+def test_nodes_that_changed_their_flavor_have_in_a_replay_what_they_had_then(story: Story, admin: Any) -> None:
+    """The node of `job-1` and a free node of A100 change their flavor while work runs and waits; then they change
+    back. What runs stays counted where it was admitted, also in the replay."""
+    [held] = Task.objects.filter(group__workflow__name="job-1").values_list("node_name", flat=True)
+    used = set(Task.objects.exclude(node_name="").values_list("node_name", flat=True))
+    free = next(f"a{i}" for i in range(4) if f"a{i}" not in used)
+    relabel(**{held: "a100", free: "h100"})
+    submit_gpus(story.actor, 8, "h100", to="team", priority=Priority.LOW)
+    world.reconcile()
+    end("job-1")
+    submit_gpus(story.actor, 4, "a100")
+    world.reconcile()
+    relabel(**{held: "h100", free: "a100"})
+    end("job-2")
+    history = story.history()
+    nodes = [{node.name: node.resources for node in each.nodes} for each in history.configurations]
+    kinds = [next(flavor_of(key) for key in each[held] if is_gpu(key)) for each in nodes]
+    assert [kind for kind, _ in groupby(kinds)] == ["h100", "a100", "h100"]
+    assert first_difference(history.steps, HistoryClock(history).run().steps) is None
+    answer = replay(admin, story.body())
+    assert (answer["identical"], answer["recorded"]) == (True, answer["on"])
 
 
 def test_the_advisor_moves_each_flavor_alone(admin: Any) -> None:
