@@ -1,5 +1,5 @@
-"""Nodes whose flavor changed while work ran on them: its GPUs count where it was admitted until it ends, and nothing else
-starts on them until then (design kinds, section 2)."""
+"""Nodes whose flavor changed while work ran on them: its GPUs count where it was admitted until it ends, and nothing
+else starts on them until then (design kinds, section 2)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) ->
     preview = _page("/pools/team/subpools/a/delete", description="over")
     assert ">1 t4 part of GPUs<" in preview and ">2 h100 GPUs<" in preview
     root = caller("root", "osmo-admin")
-    answer = root("DELETE", "/api/configs/pool/team/subpool/a").json()
+    answer = root("DELETE", "/api/configs/pool/team/subpool/a").body
     said = "1 t4 part of GPUs"
     assert f"(guaranteed in use: 2 h100 GPUs and {said})" in _result_message(answer, "deleted")
     assert [each.get("shared") for each in answer["flavors"]] == [None, True]
