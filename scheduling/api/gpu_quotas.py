@@ -12,8 +12,7 @@ from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.gpu_quota.gpu_rebuild import GpuRepairAnswer
-from scheduling.api.webhooks import REVIEW, REVIEW_TIMEOUT
-from scheduling.domain.cluster.admission_review import ReviewAnswer
+from scheduling.api.webhooks import describe_review
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
 
@@ -25,13 +24,7 @@ class GpuReview(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @describe_operation(
-        "Review a GPU worker's pod for a Kubernetes API server.",
-        query_parameters=[REVIEW_TIMEOUT],
-        body=REVIEW,
-        answer=ReviewAnswer,
-        is_anonymous=True,
-    )
+    @describe_review("Review a GPU worker's pod for a Kubernetes API server.")
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return Response(review_gpu_request(body_object(request), backend=backend, mark=mark))
 

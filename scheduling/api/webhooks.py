@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypedDict
 
 from rest_framework.request import Request
@@ -27,11 +28,14 @@ from scheduling.services.webhooks.queue_guard import (
 )
 from scheduling.services.webhooks.reviews import review_object
 
-REVIEW = object_with(
+_REVIEW = object_with(
     {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
 )
-REVIEW_TIMEOUT = QueryParameter(
+_REVIEW_TIMEOUT = QueryParameter(
     "timeout", TEXT, "How long the API server waits, as in `10s`; it adds this itself. A review takes no notice of it."
+)
+describe_review = partial(
+    describe_operation, query_parameters=[_REVIEW_TIMEOUT], body=_REVIEW, answer=ReviewAnswer, is_anonymous=True
 )
 
 
@@ -59,13 +63,7 @@ class PodReview(_AdmissionReview):
 
     kind = WorkloadKind.POD
 
-    @describe_operation(
-        "Review a pod for a Kubernetes API server.",
-        query_parameters=[REVIEW_TIMEOUT],
-        body=REVIEW,
-        answer=ReviewAnswer,
-        is_anonymous=True,
-    )
+    @describe_review("Review a pod for a Kubernetes API server.")
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return self.review_response(request, backend, mark)
 
@@ -75,13 +73,7 @@ class PodGroupReview(_AdmissionReview):
 
     kind = WorkloadKind.POD_GROUP
 
-    @describe_operation(
-        "Review a PodGroup for a Kubernetes API server.",
-        query_parameters=[REVIEW_TIMEOUT],
-        body=REVIEW,
-        answer=ReviewAnswer,
-        is_anonymous=True,
-    )
+    @describe_review("Review a PodGroup for a Kubernetes API server.")
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
         return self.review_response(request, backend, mark)
 

@@ -12,7 +12,7 @@ import typer
 from osmo_admin.cli.base.client_errors import detail_location
 from osmo_admin.cli.base.output import serialize
 from osmo_admin.cli.base.session import OutputFormat
-from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+from osmo_admin.cli.server_commands.options import DataDirOption, OutputOption, use_django
 from osmo_admin.cli.text.effect_text import effect_text
 from osmo_admin.ops.programs.errors import OperationError
 from pools.domain.values.counting import counted
@@ -47,9 +47,6 @@ OwnerOption = Annotated[
 ]
 PruneOption = Annotated[
     bool, typer.Option("--prune", help="Remove objects that this source owns and no file has any more.")
-]
-OutputOption = Annotated[
-    OutputFormat, typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml.")
 ]
 
 

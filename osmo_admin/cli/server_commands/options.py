@@ -1,4 +1,4 @@
-"""Shared by several commands: the option for the data directory, and the setup of Django for it."""
+"""Shared by several commands: their options for the data directory and the output, and the setup of Django."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from osmo_admin.cli.base.session import OutputFormat
 from osmo_admin.ops.files.data_directory import DataDirectory
 from osmo_admin.ops.programs.errors import OperationError
 
@@ -19,6 +20,10 @@ DataDirOption = Annotated[
         "own state directory otherwise.",
         file_okay=False,
     ),
+]
+OutputOption = Annotated[
+    OutputFormat,
+    typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
 ]
 
 

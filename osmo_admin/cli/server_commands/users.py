@@ -12,7 +12,7 @@ import typer
 from osmo_admin.cli.base.output import print_parts, serialize
 from osmo_admin.cli.base.session import OutputFormat
 from osmo_admin.cli.base.tables import list_table
-from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+from osmo_admin.cli.server_commands.options import DataDirOption, OutputOption, use_django
 from osmo_admin.ops.programs.errors import OperationError
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles
@@ -62,10 +62,7 @@ def create_user(
 
 @user_commands.command("list")
 def list_users(
-    output: Annotated[
-        OutputFormat,
-        typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
-    ] = OutputFormat.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """List all accounts, also disabled ones."""
@@ -241,10 +238,7 @@ def create_token(
 @token_commands.command("list")
 def list_all_tokens(
     user: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only those of this user.")] = None,
-    output: Annotated[
-        OutputFormat,
-        typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
-    ] = OutputFormat.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """List the access tokens of all users, the first to end above; never their secret."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -27,6 +28,9 @@ _ABOUT_OUTPUT = {
     Backend.Kind.KUBERNETES: "The recorded facts about the tasks, and then the output of their latest attempts, "
     "as the cluster has it now.",
 }
+_describe_lines = partial(
+    describe_operation, query_parameters=parameters_of(LineQuery), answer=TEXT, media_type="text/plain"
+)
 
 
 class WorkflowSpecText(View):
@@ -49,12 +53,9 @@ class WorkflowSpecText(View):
 class WorkflowLog(View):
     """Starts and ends of the tasks, and on a cluster the output of their containers."""
 
-    @describe_operation(
+    @_describe_lines(
         "Read the recorded facts about the tasks and, on a cluster, the last lines that their containers printed: "
-        f"`last_n_lines` of each, {pod_output.MAX_LINES} at most.",
-        query_parameters=parameters_of(LineQuery),
-        answer=TEXT,
-        media_type="text/plain",
+        f"`last_n_lines` of each, {pod_output.MAX_LINES} at most."
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
@@ -72,12 +73,7 @@ class WorkflowLog(View):
 class WorkflowErrorLog(View):
     """Tasks that failed, with their reasons."""
 
-    @describe_operation(
-        "Read the tasks that failed, with their reasons.",
-        query_parameters=parameters_of(LineQuery),
-        answer=TEXT,
-        media_type="text/plain",
-    )
+    @_describe_lines("Read the tasks that failed, with their reasons.")
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
         query = read_query(LineQuery, request)
@@ -88,12 +84,9 @@ class WorkflowErrorLog(View):
 class WorkflowEventLog(View):
     """The events of the workflow, its groups and its tasks, oldest first."""
 
-    @describe_operation(
+    @_describe_lines(
         "Read the events of a workflow, oldest first; on a cluster with the Kubernetes Events of its pods and "
-        "PodGroups, which a cluster keeps for about an hour.",
-        query_parameters=parameters_of(LineQuery),
-        answer=TEXT,
-        media_type="text/plain",
+        "PodGroups, which a cluster keeps for about an hour."
     )
     def get(self, request: Request, name: str) -> HttpResponseBase:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
