@@ -57,10 +57,11 @@ def test_the_page_of_numbers_has_each_number_with_its_sentences() -> None:
 
 def test_the_glossary_leaves_the_meaning_of_a_number_to_the_page_of_numbers() -> None:
     """It has the numbers that other schedulers have under other names."""
-    terms = {section: set(re.findall(r"^\| \*\*([^|]*?)\*\*", section, re.MULTILINE)) for section in GLOSSARY.split("\n## ")}
-    found = {section.splitlines()[0]: named & NUMBERS.keys() for section, named in terms.items()}
-    assert found.pop("Numbers") == terms[next(each for each in terms if each.startswith("Numbers"))]
-    assert set().union(*found.values()) == set()
+    sections = {section.splitlines()[0]: section for section in GLOSSARY.split("\n## ")}
+    terms = {title: set(re.findall(r"^\| \*\*([^|]*?)\*\*", text, re.MULTILINE)) for title, text in sections.items()}
+    assert len(terms["Numbers"]) > 8
+    assert terms.pop("Numbers") <= NUMBERS.keys()
+    assert set().union(*terms.values()) & NUMBERS.keys() == set()
 
 
 @pytest.mark.parametrize(
