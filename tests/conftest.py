@@ -176,7 +176,8 @@ def template(running_services: Services, django_test_environment: None, django_d
 
 @pytest.fixture(scope="session")
 def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None]:
-    """In place of pytest-django's: a copy of the template, and a clean-up that the ledger's triggers allow."""
+    """In place of pytest-django's: a copy of the template, and a clean-up that the ledger's triggers allow. The session
+    stays open over all tests: a new one reads the catalogue and compiles the triggers anew."""
     from django.db import connection
     from django.test import TransactionTestCase
 
@@ -187,6 +188,7 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
         database.copy_template(template, name)
     patch, url = pytest.MonkeyPatch(), template.database_url(name)
     patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore_pristine(url))
+    patch.setattr(TransactionTestCase, "_should_reload_connections", lambda _: False)
     yield
     patch.undo()
     database.end_resets()

@@ -105,8 +105,7 @@ def restore_pristine(url: str) -> None:
 
 
 def _close_broken_connection() -> None:
-    """End Django's session where a test has left it in a transaction, or the server has ended it. A new one reads the
-    catalogue and compiles the triggers anew, which takes longer than most tests."""
+    """End Django's session where a test has left it in a transaction, or the server has ended it."""
     if connection.connection is None:
         return
     if connection.in_atomic_block or not connection.get_autocommit() or not connection.is_usable():

@@ -68,7 +68,8 @@ def test_every_address_is_read_from_one_snapshot_and_changes_nothing() -> None:
         statements = Statements()
         with statements.recorded():
             answer = caller.get(address)
-            answer.close()
+            if answer.streaming:  # Django's client has closed all others; a second time ends the session
+                answer.close()
         if answer.status_code not in {200, 302}:
             refused[address] = answer.status_code
         if is_preview_address(address.partition("?")[0]):
