@@ -12,7 +12,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from pgtrigger.migrations import AddTrigger
 
-from osmo_admin.processes.migration_states import options_added_in_place
+from osmo_admin.processes.migration_states import added_in_place
 
 TRIGGER = pgtrigger.Protect(name="kept", operation=pgtrigger.Delete)
 KEY: Any = {"primary_key": True}
@@ -33,7 +33,7 @@ LATER: list[Operation] = [
 ]
 
 
-@pytest.mark.parametrize("way", [nullcontext, options_added_in_place])
+@pytest.mark.parametrize("way", [nullcontext, added_in_place])
 def test_a_rendered_model_has_what_was_added(way: Any) -> None:
     state = ProjectState()
     assert state.apps is not None, "from here on the models are rendered"
@@ -42,27 +42,26 @@ def test_a_rendered_model_has_what_was_added(way: Any) -> None:
             before = state
             state = before.clone()
             operation.state_forwards("library", state)
-    assert _options(state) == (["shelf_has_a_size"], ["shelf_by_size"], ["kept"])
-    book, shelf = (state.apps.get_model("library", name) for name in ("book", "shelf"))
-    assert book._meta.get_field("shelf").related_model is shelf
-    assert [each.related_model for each in shelf._meta.related_objects] == [book]
+    _check(state)
     for operation in LATER:
         operation.state_forwards("library", state)
-    assert _options(state) == (["shelf_has_a_size"], ["shelf_by_size"], ["kept"]), "a later rendering keeps them"
+    _check(state)  # a later rendering keeps all
 
 
 def test_the_neighbours_of_a_model_are_not_rendered_again() -> None:
     state = ProjectState()
-    for operation in OPERATIONS[:2]:
-        operation.state_forwards("library", state)
-    book, shelf = (state.apps.get_model("library", name) for name in ("book", "shelf"))
-    with options_added_in_place():
-        for operation in OPERATIONS[2:]:
+    OPERATIONS[0].state_forwards("library", state)
+    shelf = state.apps.get_model("library", "shelf")
+    with added_in_place():
+        for operation in OPERATIONS[1:]:
             operation.state_forwards("library", state)
-    assert [state.apps.get_model("library", name) for name in ("book", "shelf")] == [book, shelf]
+    assert state.apps.get_model("library", "shelf") is shelf
 
 
-def _options(state: ProjectState) -> tuple[list[str], ...]:
-    meta = state.apps.get_model("library", "shelf")._meta
+def _check(state: ProjectState) -> None:
+    book, shelf = (state.apps.get_model("library", name) for name in ("book", "shelf"))
     triggers: list[Any] = state.models["library", "shelf"].options["triggers"]
-    return tuple([each.name for each in found] for found in (meta.constraints, meta.indexes, triggers))
+    added = (shelf._meta.constraints, shelf._meta.indexes, triggers)
+    assert [[each.name for each in found] for found in added] == [["shelf_has_a_size"], ["shelf_by_size"], ["kept"]]
+    assert book._meta.get_field("shelf").related_model is shelf
+    assert [each.related_model for each in shelf._meta.related_objects] == [book]

@@ -11,7 +11,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from osmo_admin.processes import database_roles
 from osmo_admin.processes.database_server import refuse_unfit_server
-from osmo_admin.processes.migration_states import options_added_in_place
+from osmo_admin.processes.migration_states import added_in_place
 
 
 class Command(migrate.Command):
@@ -21,7 +21,7 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            with options_added_in_place():
+            with added_in_place():
                 self._migrate(*args, **options)
         except ProgrammingError as problem:
             if not isinstance(problem.__cause__, InsufficientPrivilege):
