@@ -116,9 +116,9 @@ class TestAPoolThatChangesBetweenTwoStatements:
     @staticmethod
     def _read_while_a_quota_changes(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, int], tuple[int, int]]:
         """The quota and the version of one subpool: as they were, and as the answer has them."""
-        create_example_installation()
-        caller = AddressReader("root")
-        before = Pool.objects.get(name="team--a")  # its quota is 8
+        world.make_pool("team", 100, a=8)
+        caller = sign_in(world.admin_actor().username)
+        before = Pool.objects.get(name="team--a")
 
         def read_and_let_another_write(root: Pool) -> PoolBalance:
             balance = read_balance(root)
@@ -148,10 +148,10 @@ class TestAWorkflowThatStartsBetweenTwoStatements:
 
     @staticmethod
     def _read_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:
-        create_example_installation()
-        caller = AddressReader("root")
-        rita = User.objects.get(username="rita").as_actor()
-        name = world.submit_workflow(rita, "team", 1, name="soon").name
+        world.make_pool("team", 100)
+        admin = world.admin_actor()
+        caller = sign_in(admin.username)
+        name = world.submit_workflow(admin, "team", 1, name="soon").name
 
         def read_and_let_it_start(*arguments: Any, **options: Any) -> Any:
             workflow = get_full_workflow(*arguments, **options)
@@ -221,7 +221,7 @@ class TestConnections:
 
 
 def test_the_state_before_a_dry_run_is_read_from_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    create_example_installation()
+    world.make_pool("team", 100, a=8, b=8, c=8)
     others = [lambda: apply_change(CreateSubpool(parent="team", subpool_name="late", quota=5))]
 
     def read_and_let_another_write(root: Pool) -> PoolBalance:
