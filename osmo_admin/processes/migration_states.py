@@ -31,7 +31,7 @@ def added_in_place() -> Iterator[None]:
 def _add_model(state: ProjectState, added: ModelState) -> None:
     key = added.app_label, added.name_lower
     state.models[key] = added
-    if state._relations is not None:
+    if state._relations is not None:  # type: ignore[attr-defined]
         state.resolve_model_relations(key)
     if "apps" in state.__dict__:  # the property renders all models
         for model in state.apps.get_models(include_auto_created=True):
