@@ -23,6 +23,16 @@ from pools.domain.values.scalars import whole_number
 MAX_TEXT_LENGTH = 2_000
 MINUTE_FORMAT = "%Y-%m-%dT%H:%M"
 DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", MINUTE_FORMAT)
+NO_TIME = "This is not a date and time that there is: give it as 2026-12-04 18:00, or leave the box empty."
+"""The refusal of a time; it has the format, because a browser sends nothing of what is half typed."""
+TOO_LONG = "The text has %(show_value)s characters, and the most is %(limit_value)s. Shorten it."
+_WORDS_OF_FILES = {
+    "give -1 for no limit": "leave the box empty for no limit",
+    "is below the guarantee": "is below the quota",
+    "A guarantee of ": "A quota of ",
+    "its guarantee must stay a finite number of GPUs.": "its quota must stay a number: an empty box means no limit.",
+}
+"""What a message says to the authors of files, and the same for a form, whose box is called quota and may be empty."""
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
@@ -41,6 +51,8 @@ class ServiceForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields = {**self.own_fields(), **self.fields}
         self.order_fields(self.names_in_order())
+        for each in self.fields.values():
+            each.error_messages["max_length"] = TOO_LONG
         first = next((field for field in self.visible_fields() if not field.field.disabled), None)
         if first is not None and not self.is_bound:  # after a refusal the message gets the focus (form_errors.html)
             first.field.widget.attrs["autofocus"] = True
@@ -62,9 +74,10 @@ class ServiceForm(forms.Form):
             field = self.field_by_path.get(violation.path) or re.split(r"[.\[]", violation.path)[0]
             field = self.field_by_path.get(field, field)
             known = field in self.fields and not self.fields[field].widget.is_hidden
-            self.add_error(
-                field if known else None, self._labelled_message(field, violation) if known else violation.message
-            )
+            message = self._labelled_message(field, violation) if known else violation.message
+            for of_files, of_forms in _WORDS_OF_FILES.items():
+                message = message.replace(of_files, of_forms)
+            self.add_error(field if known else None, message)
             is_shown = True
         if not is_shown:
             self.add_error(None, refusal.message)
@@ -289,7 +302,7 @@ class MomentInput(forms.DateTimeInput):
         found = parse_datetime(value) if isinstance(value, str) and value else value
         if isinstance(found, datetime) and found.tzinfo is not None:
             found = found.astimezone(UTC)
-        return found.strftime(MINUTE_FORMAT) if isinstance(found, datetime) else value
+        return f"{found.year:04}{found:-%m-%dT%H:%M}" if isinstance(found, datetime) else value
 
     def get_context(self, *args: Any) -> dict[str, Any]:
         return {**super().get_context(*args), "has_choices": self.has_choices}
@@ -305,7 +318,7 @@ class _MomentField(forms.DateTimeField):
         try:
             return found and found.astimezone(UTC)
         except OverflowError:
-            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from None
+            raise forms.ValidationError(NO_TIME, code="invalid") from None
 
 
 def time_field(label: str, *, help_text: str = "", has_choices: bool = False) -> forms.DateTimeField:
@@ -316,6 +329,7 @@ def time_field(label: str, *, help_text: str = "", has_choices: bool = False) ->
         required=False,
         widget=MomentInput(has_choices=has_choices),
         input_formats=DATETIME_FORMATS,
+        error_messages={"invalid": NO_TIME},
     )
     field.unit = "UTC"  # type: ignore[attr-defined]  # read by parts/field.html
     return field

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from pools.domain.columns import Column, list_columns, number_column
@@ -197,11 +198,16 @@ def _sign_in(row: Mapping[str, Any]) -> str:
 
 
 USER_COLUMNS = list_columns(
-    Column("name", cell="id"),
-    Column("account", cell=lambda row: "ACTIVE" if row["active"] else "DISABLED"),
+    Column("name", value=attrgetter("username"), cell="id"),
+    Column(
+        "account", value=lambda user: "ACTIVE" if user.is_active else "DISABLED",
+        cell=lambda row: "ACTIVE" if row["active"] else "DISABLED",
+    ),
     Column("sign_in", "Signs in by", cell=_sign_in),
-    "roles", Column("tokens", is_right=True), Column("last_login", is_time=True),
-    Column("created", cell="created_at", is_time=True), "created_by",
+    Column("roles", value=lambda user: " ".join(sorted(group.name for group in user.groups.all()))),
+    Column("tokens", value=attrgetter("token_count"), is_right=True),
+    Column("last_login", value=attrgetter("last_login"), is_time=True),
+    Column("created", value=attrgetter("date_joined"), cell="created_at", is_time=True), "created_by",
 )  # fmt: skip
 
 TOKEN_COLUMNS = list_columns(

@@ -59,6 +59,8 @@ class GpuMeter:
     left: int
     is_in_alert: bool
     is_exceeded: bool
+    exact: tuple[float, float | None]
+    """What is used and the cap as numbers, in TFLOPS, bytes or workers."""
 
     @property
     def short_label(self) -> str:
@@ -122,6 +124,12 @@ def namespace_row(facts: GpuNamespace) -> NamespaceRow:
     )
 
 
+def _exact_number(thousandths: int, key: str) -> float:
+    """An amount without its unit; workers are counted whole."""
+    number = thousandths / 1000 if "." in key else thousandths
+    return int(number) if number == int(number) else number
+
+
 def namespace_status(facts: GpuNamespace) -> str:
     """The status of a namespace in one word: the worst of its conditions."""
     if facts.quota is None:
@@ -159,6 +167,7 @@ def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
             left=0 if cap is None else max(0, 1000 - committed - assumed),
             is_in_alert=gauge.available_percent < 100 - spec.alert_threshold,
             is_exceeded=gauge.is_exceeded,
+            exact=(_exact_number(gauge.used, gauge.key), None if cap is None else _exact_number(cap, gauge.key)),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +163,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
         starts = _read_starts(actor, prepared, with_ways=step == "ways")
     except DomainError as refusal:
         return _render(
-            admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission.file), refusal=refusal
+            admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission), refusal=refusal
         )
     return _render(admin, request, _with_uploaded_text(form), receipt=receipt, **starts)
 
@@ -230,17 +231,15 @@ def _with_uploaded_text(form: SubmitForm) -> SubmitForm:
     return form
 
 
-def _file_faults(refusal: DomainError, text: str) -> list[FileFault]:
-    lines = text.splitlines()
-    return [
-        FileFault(
-            each.line,
-            lines[each.line - 1].strip()[:120] if each.line and each.line <= len(lines) else "",
-            each.path,
-            each.message,
-        )
-        for each in refusal.details
-    ]
+def _file_faults(refusal: DomainError, submission: Submission) -> list[FileFault]:
+    lines, found = submission.file.splitlines(), []
+    for each in refusal.details:
+        text = lines[each.line - 1].strip() if each.line and each.line <= len(lines) else ""
+        place = each.path
+        if variable := re.fullmatch(r"set_variables\[(\d+)\]", place):
+            text, place = submission.set_variables[int(variable[1])], str(_SUBMITTED["set_variables"].label)
+        found.append(FileFault(each.line, text[:120], place, each.message))
+    return found
 
 
 def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **context: Any) -> HttpResponse:

@@ -345,13 +345,13 @@ def _spec(name: str, job: MonthJob, leaf: Pool) -> str:
 
 
 def every_row(rows: MonthRows) -> Iterator[tuple[type, list]]:  # type: ignore[type-arg]
-    """The rows in the order in which the tables refer to each other."""
+    """The rows in the order in which the tables refer to each other, without the decisions: those of all clusters are
+    one record, the newest last."""
     yield Workflow, rows.workflows
     yield Group, rows.groups
     yield Task, rows.tasks
     yield Reservation, rows.reservations
     yield WaitSpan, rows.waits
     yield WaitCauseChange, rows.causes
-    yield Decision, rows.decisions
     yield SchedulingCycle, rows.cycles
     yield StartForecast, rows.forecasts

@@ -25,7 +25,7 @@ from scheduling.demo.gpu_quota_week import write_gpu_quota_week
 from scheduling.demo.history_rows import MonthRows, RowBuilder, every_row
 from scheduling.demo.installation import DEMO_POOLS, allocate_workers, create_installation
 from scheduling.demo.month_file import month_start, read_month
-from scheduling.models import Interruption, Receipt, WorkflowName
+from scheduling.models import Decision, Interruption, Receipt, WorkflowName
 from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.usage import derive_spans
 from scheduling.services.workflows.submission import Submission, submit_many
@@ -61,8 +61,12 @@ def seed_demo() -> None:
         month = read_month()
         people, times = create_configuration(monday, now, month.drained)
         with pgtrigger.ignore(*_OWN_RULES):
+            decisions: list[Decision] = []
             for backend in Backend.objects.filter(name__in=month.clusters):
-                _insert(RowBuilder(backend, month.clusters[backend.name], monday, now).build())
+                rows = RowBuilder(backend, month.clusters[backend.name], monday, now).build()
+                _insert(rows)
+                decisions += rows.decisions
+            copy_rows(Decision, sorted(decisions, key=lambda each: each.time))
         write_past_receipts()
         write_audit_trail(times, now)
         write_change_times()

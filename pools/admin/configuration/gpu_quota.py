@@ -38,8 +38,10 @@ from pools.permissions import (
     require_platform,
     unknown_namespace,
 )
+from pools.representations.csv_files import csv_response, is_csv_request
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.selectors.gpu_usage import (
+    NamespaceRow,
     allocations_in,
     changed_gauges,
     current_conditions,
@@ -54,6 +56,17 @@ from pools.services.gpu_quota.gpu_allocations import release
 from pools.services.gpu_quota.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
 LIST_TITLE = "GPU quota"
+
+
+def _quotas_file(rows: list[NamespaceRow]) -> HttpResponse:
+    """The list as a CSV file with the columns of the client's; bytes are whole, and no cap is an empty field."""
+    names = [f"{key.replace('.', '_')}_{part}" for key in GPU_QUOTA_NUMBERS for part in _parts(key)]
+    lines = ([row.name, *(each for meter in row.meters for each in meter.exact), row.status] for row in rows)
+    return csv_response("gpu-quotas", ["namespace", *names, "status"], lines)
+
+
+def _parts(key: str) -> list[str]:
+    return GPU_QUOTA_COLUMNS[key].parts.split()
 
 
 _EXAMPLES = {"vram": " For example 40Gi."}
@@ -168,12 +181,15 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
+        rows = namespace_rows(namespaces_for(actor))
+        if is_csv_request(request):
+            return _quotas_file(rows)
         return self.render_page(
             request,
             "osmo/gpu_quotas.html",
             title=LIST_TITLE,
             columns=GPU_QUOTA_COLUMNS,
-            rows=namespace_rows(namespaces_for(actor)),
+            rows=rows,
             may_write=may_write_gpu_quota(actor),
         )
 

@@ -35,6 +35,7 @@ from pools.domain.people.roles import (
 from pools.domain.values.counting import counted
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform
+from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.users import list_accounts, read_user
 from pools.services.people.accounts import set_active, set_roles
 from pools.services.people.users import create_user, set_password
@@ -137,6 +138,8 @@ class UserAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         filters = UserPageFilterSet(request, list_accounts(actor))
+        if is_csv_request(request):
+            return list_csv("users", USER_COLUMNS, filters.qs[:MAX_CSV_ROWS])
         return self.render_page(
             request,
             "osmo/users.html",

@@ -43,6 +43,8 @@ OWN_PERIOD = "own"
 ADVISE = "advise"
 """The name of the button that asks for proposals."""
 CHANGED = (("quota", "Quota"), ("limit", "Limit"), ("weight", "Weight"))
+NO_LIMIT_WORD = "unlimited"
+"""What the boxes show and take for no limit: an empty box keeps today's number."""
 
 
 _SHOWN: Mapping[str, Callable[[Any], str]] = {"s": span, GPU_HOURS: hours, "": str}
@@ -65,7 +67,11 @@ class ReplayForm(forms.ServiceForm):
     until = forms.time_field("To", help_text="For a time of your own; empty is now.")
 
     def __init__(self, data: Any, *, backends: list[str], initial: dict[str, str]) -> None:
-        self.field_by_path = {f"changes[{number}]": f"name_{number + 1}" for number in range(ROWS)}
+        self.field_by_path = {
+            f"changes[{number}]{path}": f"{key}_{number + 1}"
+            for number in range(ROWS)
+            for path, key in {"": "name", ".set.name": "name", **{f".set.{key}": key for key, _ in CHANGED}}.items()
+        }
         super().__init__(data, initial=initial)
         self.fields["backend"].choices = [(name, name) for name in backends]  # type: ignore[attr-defined]
         self.fields["period"].choices = [  # type: ignore[attr-defined]
@@ -76,6 +82,15 @@ class ReplayForm(forms.ServiceForm):
             self.fields[f"name_{number}"] = forms.text_field(_numbered("Pool or subpool", number), list="replay-names")
             for key, title in CHANGED:
                 self.fields[f"{key}_{number}"] = forms.text_field(_numbered(title, number), inputmode="numeric")
+
+    def add_errors(self, refusal: DomainError) -> None:
+        """As its base; the faults of numbers in the words of the boxes."""
+        super().add_errors(refusal)
+        for number in range(1, ROWS + 1):
+            for key, title in CHANGED:
+                if found := self.errors.get(f"{key}_{number}"):
+                    limit = "" if key == "weight" else f", or the word {NO_LIMIT_WORD}"
+                    found.data[:] = [f"{title} must be a number from 0{limit}. An empty box keeps today's number."]
 
     @property
     def change_rows(self) -> list[list[Any]]:
@@ -101,7 +116,12 @@ class ReplayForm(forms.ServiceForm):
         found = []
         for number in range(1, ROWS + 1):
             name = self.cleaned_data[f"name_{number}"].strip()
-            values = {key: typed_number(text) for key, _ in CHANGED if (text := self.cleaned_data[f"{key}_{number}"])}
+            texts = {key: self.cleaned_data[f"{key}_{number}"].strip() for key, _ in CHANGED}
+            values = {
+                key: NO_LIMIT if text.lower() == NO_LIMIT_WORD else typed_number(text)
+                for key, text in texts.items()
+                if text
+            }
             if name or values:
                 found.append({"name": name, **values})
         return found
@@ -221,7 +241,7 @@ def _suggested_names(actor: Actor, backends: list[str]) -> list[tuple[str, dict[
 
 
 def _shown(limit: int | None) -> int | str:
-    return "unlimited" if limit in {None, NO_LIMIT} else limit
+    return NO_LIMIT_WORD if limit in {None, NO_LIMIT} else limit
 
 
 def _advice(actor: Actor, advice: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from django.utils.text import slugify
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.people.roles import Actor
+from pools.domain.structured_input import join_words
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
@@ -55,6 +56,9 @@ class UsageAdmin(PolicyAdmin):
         wanted, fault = chosen_window(query, now)
         text = query.get("by", "")
         key = UsageKey(text) if text in set(UsageKey) else UsageKey.POOL
+        if text and text != key:
+            known = join_words(_offered_keys(actor))
+            fault = f"{fault} The record cannot be listed by this; known are {known}. It is listed by pool.".lstrip()
         is_too_long = key is UsageKey.WORKFLOW and wanted.until - wanted.since > MAX_WORKFLOW_WINDOW
         window = window_of(chosen_period(None, "30d"), now) if is_too_long else wanted
         pool, user = query.get("pool", "").strip(), query.get("user", "").strip()

@@ -74,15 +74,17 @@ def window_of(period: Period, now: datetime) -> UsageWindow:
 def chosen_window(query: Mapping[str, str], now: datetime) -> tuple[UsageWindow, str]:
     """The window of an address, and what is wrong with it, in words: From and Until first, then the period."""
     days = [query.get(key, "").strip() for key in ("since", "until")]
-    fault = ""
+    name, fault = query.get("period", ""), ""
     if any(days):
         found = _window_of_days(days[0], days[1], now)
         if isinstance(found, UsageWindow):
             return found, ""
         fault = found
-    name = query.get("period", "")
-    month = _window_of_month(name, now)
-    return month or window_of(chosen_period(name, "30d"), now), fault
+    window = _window_of_month(name, now) or window_of(chosen_period(name, "30d"), now)
+    if name and window.name != name and not fault:
+        known = ", ".join(period.name for period in PERIODS)
+        fault = f"The period is not known: known are {known}, and a month such as {now:%Y-%m}. {window.title} is shown."
+    return window, fault
 
 
 def offered_months(now: datetime) -> list[tuple[str, str]]:

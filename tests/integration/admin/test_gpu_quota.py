@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -65,6 +67,17 @@ def test_platform_roles_see_every_namespace(quota: None, as_person: SignedIn, wh
     assert "team-b" in page
     assert "UNLIMITED" in page
     assert ("Limit a namespace" in page) is (who == "root")
+
+
+def test_the_file_has_numbers_with_their_caps(quota: None, as_person: SignedIn) -> None:
+    names, first, second = csv.reader(StringIO(text(as_person("root"), f"{LIST}?format=csv")))
+    found, other = (dict(zip(names, row, strict=True)) for row in (first, second))
+    assert (found["namespace"], found["requests_tflops_used"], found["requests_vram_used_bytes"]) == (
+        "team-a", "20", str(2 * 2**30),
+    )  # fmt: skip
+    assert (other["namespace"], other["requests_tflops_used"], other["workers_cap"], other["status"]) == (
+        "team-b", "1", "", "UNLIMITED",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("who", ["chief", "worker"])

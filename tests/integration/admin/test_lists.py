@@ -279,6 +279,13 @@ def test_the_audit_log_names_the_user_of_each_change(as_person: Callable[[str], 
     assert re.search(rf'data-label="User"[^>]*>{AuditEntry.objects.latest("id").actor}</td>', text)
 
 
+def test_users_are_exported(as_person: Callable[[str], Client]) -> None:
+    text = as_person("root").get("/users?format=csv").content.decode()
+    names, *rows = csv.reader(StringIO(text))
+    assert names == ["name", "account", "roles", "tokens", "last_login", "created"]
+    assert ["chief", "ACTIVE", "osmo-team-admin", "0"] in [row[:4] for row in rows]
+
+
 def test_each_background_job_says_what_it_is_for_and_whether_it_is_late(as_person: Callable[[str], Client]) -> None:
     ensure_periodic_tasks()
     PeriodicTask.objects.update(last_run_at=timezone.now())  # the database of the tests may be many minutes old

@@ -157,3 +157,20 @@ def test_the_submission_keeps_file_and_choices(as_person: Callable[[str], Client
         answer = worker.post(address, {**typed, "step": "check"})
         assert answer.status_code == status
         _assert_shown(answer, typed)
+
+
+def test_a_faulty_variable_is_named_as_the_box_is(as_person: Callable[[str], Client]) -> None:
+    typed = {"file": WORKFLOW.format(name="work", gpus=1), "pool": "team--a", "variables": "a=1\nnothing"}
+    (fault,) = as_person("worker").post("/submit", {**typed, "step": "check"}).context["faults"]
+    assert (fault.path, fault.text) == ("Template variables", "nothing")
+
+
+def test_a_form_speaks_of_its_boxes(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/team/configuration"
+    below = root.post(address, {"guarantee": "100", "maximum": "3", "weight": "1"}, follow=True).context["form"]
+    (fault,) = below.errors["maximum"]
+    assert "is below the quota" in fault and "leave the box empty for no limit" in fault
+    (fault,) = root.post(address, {"guarantee": "", "weight": "1"}, follow=True).context["form"].errors["guarantee"]
+    assert "its quota must stay a number: an empty box means no limit." in fault
+    (fault,) = root.post(address, {"about": "x" * 2001}, follow=True).context["form"].errors["about"]
+    assert fault == "The text has 2001 characters, and the most is 2000. Shorten it."
