@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 import pgtrigger
 from django.db import connection, models, transaction
@@ -66,7 +67,8 @@ def seed_demo() -> None:
                 rows = RowBuilder(backend, month.clusters[backend.name], monday, now).build()
                 _insert(rows)
                 decisions += rows.decisions
-            copy_rows(Decision, sorted(decisions, key=lambda each: each.time))
+            decisions.sort(key=attrgetter("time"))
+            copy_rows(Decision, decisions)
         write_past_receipts()
         write_audit_trail(times, now)
         write_change_times()
