@@ -1,4 +1,5 @@
-"""The Content-Security-Policy of each address: nothing for the API, our own files for pages."""
+"""The Content-Security-Policy of each address: nothing for the API, our own files for pages. Nothing is kept by a cache
+that its view does not allow: a refusal, too, has the name of the person and a token against forged forms."""
 
 from __future__ import annotations
 
@@ -36,4 +37,5 @@ class ContentPolicyMiddleware:
         response = self._get_response(request)
         is_page = request.path_info == _DOCS_PAGE or not request.path_info.startswith(API_PREFIXES)
         response.headers.setdefault(HEADER, self._own_files if is_page else self._nothing)
+        response.headers.setdefault("Cache-Control", "no-store")
         return response

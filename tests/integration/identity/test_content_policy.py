@@ -36,3 +36,15 @@ def test_a_page_runs_its_own_files_only(client: Client, db: None) -> None:
 @pytest.mark.parametrize("path", ["/login/", "/api/docs", "/api/version"])
 def test_nothing_comes_from_another_host(client: Client, db: None, path: str) -> None:
     assert "http" not in client.get(path).headers[HEADER]
+
+
+@pytest.mark.parametrize("path", ["/nosuch", "/static/nosuch.css", "/api/nosuch", "/webhooks/nosuch", "/pools/pool/x"])
+def test_no_cache_keeps_a_refusal(admin_client: Client, path: str) -> None:
+    answer = admin_client.get(path)
+    assert answer.status_code in {301, 404}
+    assert "no-store" in answer.headers["Cache-Control"]
+
+
+def test_no_cache_keeps_a_refused_form(db: None) -> None:
+    answer = Client(enforce_csrf_checks=True).post("/login/", {"username": "x"})
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (403, "no-store")
