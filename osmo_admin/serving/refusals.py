@@ -18,6 +18,7 @@ _TITLES = {
     404: "There is nothing at this address",
     408: "The request took too long",
     413: "The request is too large",
+    415: "This request could not be read",
     503: "Busy, try again",
 }
 _ADVICE = {

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from django.utils.http import parse_header_parameters
 from granian.rsgi import ProtocolClosed
 
 from osmo_admin.serving.bodies import RequestBodies
@@ -31,6 +32,7 @@ HEALTH, READY = "/health", "/ready"
 EVENTS = "text/event-stream"
 STREAM_PAUSE = 0.5
 DECISIVE = ("authorization", "idempotency-key", "if-match", "last-event-id", "content-encoding")
+_CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii")
 # Further requests would wait for longer than their clients.
 MAX_WAITING = 512
 logger = structlog.get_logger(__name__)
@@ -166,6 +168,11 @@ def _check_headers(headers: Any) -> None:
         if name in headers and headers.get(name) is None:
             message = f"The header {name} holds characters other than ASCII. Send it in ASCII."
             raise RequestRefused(400, Fault.BAD_ENCODING, message)
+    kind = ",".join(headers.get_all("content-type"))
+    if "charset" in kind.lower() and parse_header_parameters(kind)[1].get("charset", "utf-8").lower() not in _CHARSETS:
+        # Django would decode the query by it, and Python has codecs that are not for text.
+        message = "The Content-Type names a charset that is not read here. Send UTF-8."
+        raise RequestRefused(415, Fault.BAD_ENCODING, message)
 
 
 def _read_until_pause(iterator: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -155,6 +155,19 @@ def test_a_header_that_nobody_can_read_is_not_taken_for_a_missing_one(strict_por
     assert (answer.statuses, json.loads(answer.body)["details"][0]["code"]) == ([400], "bad_encoding")
 
 
+@pytest.mark.parametrize("charset", ["zip", "undefined", "punycode", "utf-16", '"hex"'])
+@pytest.mark.parametrize("path", ["/login/?next=/%C3%A9", "/api/version"])
+def test_another_charset_than_utf_8_is_refused(strict_port: int, path: str, charset: str) -> None:
+    head = make_head("GET", path, Content_Type=f"application/json; Charset={charset}", **CLOSE)
+    assert exchange(strict_port, head).statuses == [415]
+
+
+@pytest.mark.parametrize("charset", ["utf-8", '"UTF-8"', "us-ascii"])
+def test_utf_8_may_be_named(strict_port: int, charset: str) -> None:
+    head = make_head("GET", "/api/version", Content_Type=f"application/json; charset={charset}", **CLOSE)
+    assert exchange(strict_port, head).statuses == [200]
+
+
 def test_an_answer_to_head_has_no_body(strict_port: int) -> None:
     answer = exchange(strict_port, make_head("HEAD", "/api/version", **CLOSE))
     assert (answer.statuses, answer.body) == ([200], "")
