@@ -20,6 +20,7 @@ from pools.domain.values.stored_text import is_storable
 from pools.services.changes.idempotency import has_record, run_once
 
 MAX_KEY_LENGTH = 255
+_MAX_WARNINGS = 5
 Prepared = TypeVar("Prepared")
 
 
@@ -53,10 +54,11 @@ class View(APIView):
             raise BadInput.of(refused)
         if repeated:
             keep_last_texts(request, [each.path for each in repeated])
-        self._warnings = [
+        warnings = [
             *(f"WARNING: {each.message} It had no effect." for each in unknown),
             *(f"WARNING: {each.message} The last one counted." for each in repeated),
         ]
+        self._warnings = warnings[:_MAX_WARNINGS]  # a proxy takes a header of some kilobytes
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Forbid caches to store an answer, because each answer belongs to one caller."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Annotated, Any, ClassVar, NewType, NotRequired, Self, TypedDict, cast
 
 
@@ -284,6 +285,9 @@ class Fault(StrEnum):
     UNREADABLE_TEXT = "unreadable_text", "a text of the provider with a character that cannot be stored"
 
 
+MAX_DETAILS = 1000
+"""An error names at most so many broken rules: a hostile request has as many as fit into it."""
+
 RuleName = NewType("RuleName", str)
 """A code that names a rule of another list: a constraint of the database, a limit of a GPU quota, a reason why work
 waits (in scenarios), or the kind of the error where the kind says all."""
@@ -340,7 +344,7 @@ class DomainError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.details = tuple(details)
+        self.details = tuple(islice(details, MAX_DETAILS))
         self.workflow_id = workflow_id
         self.retry_after = retry_after
         if error_code is not None:
@@ -368,7 +372,7 @@ class DomainError(Exception):
     @classmethod
     def of(cls, violations: Iterable[Violation], **more: Any) -> DomainError:
         """An error whose message is made of the messages of its violations."""
-        found = tuple(violations)
+        found = tuple(islice(violations, MAX_DETAILS))
         return cls(joined_messages(found), found, **more)
 
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-from pools.domain.errors import Fault, RuleName, Violation
+from pools.domain.errors import MAX_DETAILS, Fault, RuleName, Violation
 from pools.domain.values.counting import first_names
 
 MAX_WARNINGS = 50
@@ -19,7 +19,8 @@ _MAX_SUGGESTIONS = 100
 
 
 class Faults:
-    """The violations that the readers of one input add. Beyond `maximum` only their number is counted."""
+    """The violations that the readers of one input add. Beyond `maximum`, or what an error names, only their number is
+    counted."""
 
     def __init__(self, violations: list[Violation] | None = None, *, maximum: int | None = None) -> None:
         self.violations = [] if violations is None else violations
@@ -30,7 +31,7 @@ class Faults:
     @property
     def is_full(self) -> bool:
         """Whether further violations are only counted."""
-        return self.maximum is not None and len(self.violations) >= self.maximum
+        return len(self.violations) >= (MAX_DETAILS if self.maximum is None else self.maximum)
 
     def add(self, path: str, code: Fault | RuleName, message: str, line: int | None = None) -> None:
         """Note one broken rule. `path` as in `workflow.tasks[2].image`, `line` from 1 in the file of the author."""
@@ -38,11 +39,11 @@ class Faults:
 
     def append(self, violation: Violation) -> None:
         """Note a violation that another check has found."""
-        if self.maximum is None:
-            self.violations.append(violation)
-        elif self.is_full:
+        if self.is_full:
             self.unlisted_count += 1
-        elif violation not in self.violations:  # ten tasks with one resource report its fault ten times
+        elif (
+            self.maximum is None or violation not in self.violations
+        ):  # ten tasks with one resource report its fault ten times
             self.violations.append(violation)
 
     def extend(self, violations: Iterable[Violation]) -> None:

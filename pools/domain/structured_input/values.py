@@ -67,7 +67,8 @@ class ValueReader:
         found = self.map_entries("")
         for key in [key for key in found if key not in allowed]:
             unknown = found.pop(key)
-            unknown.add_fault(Fault.UNKNOWN_KEY, unknown_key_message(unknown.path, key, allowed, self.faults))
+            if not self.faults.is_full:
+                unknown.add_fault(Fault.UNKNOWN_KEY, unknown_key_message(unknown.path, key, allowed, self.faults))
         found = {key: reader for key, reader in found.items() if not reader.is_absent}
         for key in [key for key in required if key not in found]:
             self.child(key, None, self.line).add_fault(Fault.MISSING, f"The key {quote(key)} is missing. Add it.")

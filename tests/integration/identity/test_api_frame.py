@@ -15,6 +15,7 @@ from django.test import Client, RequestFactory
 from osmo_admin.monitoring.logs import formatter
 from osmo_admin.web.client_address import client_address
 from pools.api import audit
+from pools.domain.errors import MAX_DETAILS
 from pools.models import IdempotencyRecord
 from tests.support.api_client import ApiClient, Callers
 from tests.support.world import sign_in
@@ -156,6 +157,19 @@ class TestRefusals:
     @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
     def test_a_body_that_is_not_compressed_may_say_so(self, admin: ApiClient, coding: str) -> None:
         assert admin("POST", "/api/auth/user", {"id": "bob"}, content_encoding=coding).status == 200
+
+    @pytest.mark.parametrize("address", ["/api/auth/jwt/access_token", "/api/configs/pool/team", "/api/simulate"])
+    def test_an_answer_does_not_grow_with_the_faults_of_a_body(self, admin: ApiClient, address: str) -> None:
+        faults = {f"k{number}": 1 for number in range(5_000)}
+        answer = admin("PUT" if "configs" in address else "POST", address, faults)
+        assert answer.status == 400
+        assert len(answer.body["details"]) == MAX_DETAILS
+        assert answer.body["message"].count(" is not known here") <= MAX_DETAILS
+
+    def test_the_warnings_of_a_query_fit_into_a_header(self, admin: ApiClient) -> None:
+        answer = admin("GET", "/api/workflow", query={f"k{number}": 1 for number in range(200)})
+        assert answer.status == 200
+        assert len(answer.headers["x-osmo-warning"]) < 4_000
 
     def test_too_many_parameters_are_refused_with_the_limit(self, admin: ApiClient, logged: io.StringIO) -> None:
         many = "&".join(f"p{number}=1" for number in range(1001))
