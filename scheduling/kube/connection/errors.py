@@ -94,3 +94,8 @@ class ClusterObserved(ClusterError):
 
 class BadCredentials(ClusterError):
     """The configured access cannot be used at all: unreadable, incomplete, or of a kind that is not allowed."""
+
+
+def is_silence(error: ClusterError | None) -> bool:
+    """Whether the cluster does not answer at all. A 5xx may be of one object, as one whose webhook does not answer."""
+    return isinstance(error, Unreachable) and not isinstance(error, ServerError)

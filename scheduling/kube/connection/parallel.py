@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from scheduling.kube.connection.errors import ClusterError, Unreachable
+from scheduling.kube.connection.errors import ClusterError, is_silence
 
 MAX_PARALLEL_CALLS = 4  # with the three watches of an agent still fewer than the connections in the pool
 Item = TypeVar("Item")
@@ -18,7 +18,7 @@ def map_bounded(
     items: Collection[Item], operation: Callable[[Item], Result], error_of: Callable[[Result], ClusterError | None]
 ) -> list[Result]:
     """The results of `operation` for these items, in order; a few calls run at a time. `operation` may only speak to
-    the cluster. After an Unreachable the remaining items are skipped, because they would wait for the same timeout."""
+    the cluster. After a silence the remaining items are skipped, because they would wait for the same timeout."""
     if not items:
         return []
     is_silent = threading.Event()
@@ -27,7 +27,7 @@ def map_bounded(
         if is_silent.is_set():
             return []
         result = operation(item)
-        if isinstance(error_of(result), Unreachable):
+        if is_silence(error_of(result)):
             is_silent.set()
         return [result]
 

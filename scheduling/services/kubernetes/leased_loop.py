@@ -140,7 +140,7 @@ class ContactLoop(LeasedLoop):
         """A cluster that does not answer gets no further calls until a heartbeat succeeds. What it refuses is told with
         the heartbeats, with its `effect`."""
         logger.info("the %s of backend %s: %s", self.title, self.backend_id, error)
-        if isinstance(error, errors.Unreachable):
+        if errors.is_silence(error):
             self._error = error
             self._due["heartbeat"] = 0.0
         elif effect and not isinstance(error, errors.TooManyRequests | errors.WriteConflict):  # these end by themselves

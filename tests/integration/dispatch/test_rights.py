@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pools.domain.people.roles import SYSTEM
 from pools.models import KubernetesSettings
 from scheduling.domain.changes.workflows import CancelWorkflow
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import rbac
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.models import Workflow
+from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.cluster.queue_sync_state import queue_sync_body
 from scheduling.selectors.status.problems import ProblemCode, cluster_problems
 from scheduling.services.kubernetes import connections
@@ -161,6 +164,41 @@ def test_people_are_told_that_an_edit_by_others_cannot_be_put_back(
     )
     fake_harness.run_agent()
     assert list(cluster_problems(SYSTEM)) == []
+
+
+def test_a_call_that_fails_with_500_stops_no_other_work(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the pods of one pool do whose webhook does not answer: the cluster is not silent."""
+    real = fake_harness.cluster.create
+    tries: list[str] = []
+
+    def create(kind: resource_kinds.ResourceKind, body: Object, **options: Any) -> Object:
+        if kind is resource_kinds.POD and body["metadata"]["labels"]["osmo.workflow_id"] == failing.name:
+            tries.append(failing.name)
+            raise errors.ServerError("failed calling webhook", status=500)
+        return real(kind, body, **options)
+
+    monkeypatch.setattr(fake_harness.cluster, "create", create)
+    fake_harness.agent = ClusterAgent(
+        fake_harness.backend.pk, connect=lambda _: fake_harness.cluster, intervals=AgentIntervals(heartbeat=0)
+    )
+    failing = fake_harness.submit()
+    running = fake_harness.submit()
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods(running))
+    fake_harness.run_agent()
+    world.apply_change(CancelWorkflow(name=running.name), actor=world.admin_actor())
+    later = fake_harness.submit()
+    tried = len(tries)
+    fake_harness.run_agent(4)
+    assert fake_harness.list_pods(running) == [], "pods of ended work are deleted"
+    assert fake_harness.list_pods(later), "other work starts"
+    assert len(tries) <= tried + 1, "its pauses grow"
+    assert ClusterState.objects.get().error == ""
+    reason = find_group(failing).waiting_reason
+    assert reason is not None
+    assert "failed calling webhook" in reason["message"]
 
 
 def _finish(harness: AgentHarness, workflow: Workflow, status: str) -> None:

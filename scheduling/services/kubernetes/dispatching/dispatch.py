@@ -93,7 +93,7 @@ class Dispatcher:
         refusals |= {result.group_id: result.refusal for result in results if result.refusal}
         observation.fail_refused_gangs(context.backend, refusals)
         self._record_results(results)
-        silence = next((result.error for result in results if isinstance(result.error, errors.Unreachable)), None)
+        silence = next((result.error for result in results if errors.is_silence(result.error)), None)
         return set(refusals), silence
 
     def _record_results(self, results: Iterable[GangCreation]) -> None:

@@ -118,7 +118,7 @@ class DriftRepair:
                 with left_out_on_error("the comparison of a gang's objects", manifest.group_id):
                     repairs += self._find_repairs(manifest, find_pod)
         results = map_bounded(repairs, lambda each: self._put_back(cluster, context, each), lambda error: error)
-        silence = next((error for error in results if isinstance(error, errors.Unreachable)), None)
+        silence = next((error for error in results if errors.is_silence(error)), None)
         return len(groups) > len(batch), silence
 
     def _find_repairs(self, manifest: GangManifest, find_pod: Callable[[str], Object | None]) -> Iterator[_Repair]:
@@ -150,7 +150,7 @@ class DriftRepair:
         except ClusterError as error:
             self._pauses[uid] = (backoff, time.monotonic() + backoff.next_pause(error.retry_after))
             logger.warning("%s: %s: %s", context.backend.name, repair.drift[0].sentence, error)
-            if not isinstance(error, errors.Unreachable | errors.TooManyRequests):
+            if not errors.is_silence(error) and not isinstance(error, errors.TooManyRequests):
                 self._refused[uid] = f"A change by another client stays: {error_message(error)}"
             return error
         self._pauses[uid] = (backoff, time.monotonic() + backoff.next_pause())
