@@ -14,7 +14,7 @@ from uuid import UUID
 
 from scheduling.domain.cluster.naming import pod_group_name, pod_name
 from scheduling.domain.cluster.pods.pod_status import PodStatusReport, read_pod_status
-from scheduling.domain.cluster.pods.unschedulable import read_unschedulable_reason
+from scheduling.domain.cluster.pods.unschedulable import read_unplaced_reason, read_unschedulable_reason
 from scheduling.domain.judgement.dispatch_admission import BY_PLATFORM
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.reason_codes import ReasonCode
@@ -140,7 +140,7 @@ def _add_gang(
         diff.to_create.append(gang.group_id)
     if is_drifted:
         diff.to_verify.append(gang.group_id)
-    reason = _waiting_reason(gang, pod_group)
+    reason = _waiting_reason(gang, pod_group, [pod for name in by_pod if (pod := pods.get(name)) is not None])
     if reason != gang.waiting_reason and not _is_reason_kept(gang):
         diff.waiting_reasons[gang.group_id] = reason
 
@@ -171,10 +171,10 @@ def _is_outdated(gang: OpenGang, pod_group: Object | None) -> bool:
     return spec.get("queue") != gang.queue or (has_plain_minimum and spec.get("minMember") != len(gang.attempts))
 
 
-def _waiting_reason(gang: OpenGang, pod_group: Object | None) -> Mapping[str, Any] | None:
+def _waiting_reason(gang: OpenGang, pod_group: Object | None, pods: Iterable[Object]) -> Mapping[str, Any] | None:
     if gang.status != TaskStatus.SCHEDULING or pod_group is None:
         return None
-    reason = read_unschedulable_reason(pod_group)
+    reason = read_unschedulable_reason(pod_group) or read_unplaced_reason(pods)
     return None if reason is None else reason.as_json()
 
 

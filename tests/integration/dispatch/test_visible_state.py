@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from tests.support import world
-from tests.support.agent_harness import AgentHarness
+from tests.support.agent_harness import AgentHarness, find_group
 
 
 def entry(browser: Client) -> dict[str, Any]:
@@ -105,3 +105,18 @@ def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarne
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = browser.post("/api/pool/elsewhere/workflow", body, "application/json")
     assert answer.json()["warnings"] == [], "a simulated backend runs nothing that could read"
+
+
+def test_what_the_cluster_says_of_a_pod_is_the_reason(fake_harness: AgentHarness) -> None:
+    """Where the PodGroup says nothing: a gate of another controller, or another scheduler."""
+    workflow = fake_harness.submit()
+    fake_harness.run_agent()
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Held by a gate."}
+    fake_harness.set_pod_status(*fake_harness.list_pods(workflow), phase="Pending", conditions=[said])
+    fake_harness.run_agent()
+    reason = find_group(workflow).waiting_reason
+    assert reason is not None
+    assert reason["message"] == "Held by a gate."
+    fake_harness.run_pods(*fake_harness.list_pods(workflow))
+    fake_harness.run_agent()
+    assert find_group(workflow).waiting_reason is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.pods.unschedulable import read_unschedulable_reason
+from scheduling.domain.cluster.pods.unschedulable import read_unplaced_reason, read_unschedulable_reason
 
 OVER_QUOTA = {
     "reason": "NonPreemptibleOverQuota",
@@ -106,3 +106,11 @@ def test_the_latest_counts() -> None:
 def test_a_pod_group_without_a_refusal_has_no_reason(conditions: list[dict[str, Any]]) -> None:
     assert read_unschedulable_reason(pod_group(*conditions)) is None
     assert read_unschedulable_reason({"metadata": {"name": "g"}}) is None
+
+
+def test_what_the_cluster_says_of_a_pod_without_a_node() -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "It has\na gate."}
+    found = read_unplaced_reason([{"status": {}}, {"status": {"conditions": [said | {"type": "Ready"}, said]}}])
+    assert found is not None
+    assert found.as_json() == {"code": "not_scheduled", "message": "It has a gate.", "reason": "SchedulingGated"}
+    assert read_unplaced_reason([{}, {"status": {"conditions": [said | {"status": "True"}]}}]) is None

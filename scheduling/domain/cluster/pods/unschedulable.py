@@ -6,7 +6,7 @@ refused (the leaf or a queue above it), the requested amounts and the amounts of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -63,6 +63,16 @@ def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason 
         return _unschedulable_reason({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
     # An admin can change a quota; "no node fits" often only follows from it.
     return next((each for each in refusals if each.queue), refusals[0])
+
+
+def read_unplaced_reason(pods: Iterable[ReadOnlyObject]) -> UnschedulableReason | None:
+    """What is said of the first of these pods that has no node, by a scheduler or by a gate that others put there; None
+    where nothing is said."""
+    for pod in pods:
+        for condition in (pod.get("status") or {}).get("conditions") or []:
+            if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+                return _unschedulable_reason(condition)
+    return None
 
 
 def _transition_key(condition: ReadOnlyObject) -> tuple[float, int]:
