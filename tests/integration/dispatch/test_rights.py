@@ -12,6 +12,7 @@ from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import rbac
 from scheduling.kube.connection import errors, resource_kinds
+from scheduling.kube.connection.port import ResourceKind
 from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.cluster.queue_sync_state import queue_sync_body
 from scheduling.selectors.status.problems import ProblemCode, cluster_problems
@@ -173,7 +174,7 @@ def test_a_call_that_fails_with_500_stops_no_other_work(
     real = fake_harness.cluster.create
     tries: list[str] = []
 
-    def create(kind: resource_kinds.ResourceKind, body: Object, **options: Any) -> Object:
+    def create(kind: ResourceKind, body: Object, **options: Any) -> Object:
         if kind is resource_kinds.POD and body["metadata"]["labels"]["osmo.workflow_id"] == failing.name:
             tries.append(failing.name)
             raise errors.ServerError("failed calling webhook", status=500)
