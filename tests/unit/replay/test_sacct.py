@@ -186,7 +186,7 @@ def test_a_month(tmp_path: Path) -> None:
         + row(JobID="101_[9-11,13,16-20]", State="PENDING", **unknown)
         + row(JobID="102", State="CANCELLED by 1000", **unknown)
         + row(JobID="103", State="RUNNING", End="Unknown")
-        + row(JobID="104", AllocTRES="cpu=8,mem=1G", ReqTRES="cpu=8")
+        + row(JobID="104", AllocTRES="cpu=8,mem=1G", ReqTRES="cpu=8", Eligible="2026-10-01T10:30:00")
         + row(JobID="105", ElapsedRaw="0", End="2026-10-01T11:00:00", State="FAILED")
         + row(JobID="106", AllocTRES="", ReqTRES="gres/gpu:a100=2", Eligible="2026-10-01T10:30:00"),
         priorities={"high": Priority.HIGH},
@@ -209,7 +209,15 @@ def test_a_month(tmp_path: Path) -> None:
         "1 of 16 jobs is left out: it had no GPUs (line 8).",
         "1 of 16 jobs is left out: it ran for 0 seconds (line 9).",
         "1 job could not start before a time or another job (Eligible). Each is submitted at that time.",
-    )
+    ), "one that is left out is not counted"
+
+
+def test_a_requeued_job_that_was_eligible_at_once_was_not_held(tmp_path: Path) -> None:
+    again = {"Eligible": "2026-10-01T11:35:00", "Start": "2026-10-01T12:00:00", "End": "2026-10-01T14:00:00"}
+    trace, reader = read(tmp_path, HEADER + row(State="NODE_FAIL") + row(**again))
+    assert trace is not None, reader.faults.listed
+    assert [(job.submit, job.duration // SECOND) for job in trace.jobs] == [(0, 7200)]
+    assert trace.notes == ()
 
 
 def test_records_of_a_requeued_job_are_its_attempts(tmp_path: Path) -> None:

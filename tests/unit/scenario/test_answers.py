@@ -296,3 +296,25 @@ def test_a_large_scenario_is_read_and_settled():
     world = run_cycle(scenario.facts).world
     assert isinstance(world, World)
     assert sum(gang.is_running for gang in world.gangs) == 100
+
+
+@pytest.mark.parametrize(
+    ("key", "quota", "said"),
+    [
+        ("quota", 4, "the quota of q (4) is exceeded by 2 GPUs: 3 GPUs missing."),
+        ("quota", 6, "the quota of q (6) leaves 0 GPUs: 1 GPU missing."),
+        ("limit", 5, "the limit of q (5) is exceeded by 1 GPU: 2 GPUs missing."),
+    ],
+)
+def test_the_numbers_of_a_reason_add_up_where_more_is_in_use_than_allowed(key: str, quota: int, said: str) -> None:
+    text = f"""
+nodes: [{{name: n1, gpus: 8}}]
+queues: [{{name: q, quota: 8}}]
+workloads:
+- {{name: h, queue: q, state: running, tasks: [{{gpus: 6, node: n1}}]}}
+- {{name: w, queue: q, tasks: [{{gpus: 1}}]}}
+changes: [{{set: {{name: q, {key}: {quota}}}}}]
+"""
+    reason = answer(text)["workloads"]["w"]["reason"]
+    assert reason is not None
+    assert reason["message"] == f"It asks for 1 GPU; {said}"

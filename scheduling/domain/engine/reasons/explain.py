@@ -400,7 +400,9 @@ class Explainer:
             return f"It asks for {request}; everything under {node} leaves {free} of {bound}: {missing} missing."
         if blocker.limit == "borrowing_limit" and blocker.used >= blocker.bound:
             return f"It asks for {request}; borrowing limit of {node} reached: {amount_text(blocker.used)} of {bound}."
-        return f"It asks for {request}; the {limit} of {node} ({bound}) leaves {free}: {missing} missing."
+        over = {key: lack - blocker.requested[key] for key, lack in lacking.items() if lack > blocker.requested[key]}
+        given = f"is exceeded by {world.amounts_text(over)}" if over else f"leaves {free}"
+        return f"It asks for {request}; the {limit} of {node} ({bound}) {given}: {missing} missing."
 
 
 def _holders_text(count: int) -> tuple[str, str]:

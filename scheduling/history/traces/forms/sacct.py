@@ -81,6 +81,7 @@ class _Words:
 
 _NUMBERS: Final = (
     "row", "line", "submit", "start", "end", "duration", "limit", "gpus", "is_open", "is_preempted", "tasks",
+    "is_held",
 )  # fmt: skip
 _TEXTS: Final = ("team", "name", "user", "kind", "nodes", "gpu_kind")
 _UNKNOWN: Final = -(2**62)
@@ -272,8 +273,8 @@ class SacctReader:
         """Keep a record; one without a run time says only that its job is open, or that it did not go on."""
         submit, eligible, start = times["submit"], times["eligible"], times["start"]
         is_known = duration is not None and submit is not None and eligible is not None and start is not None
-        if is_known and submit < eligible <= start:  # type: ignore[operator]
-            self._notes.remark(_HELD)
+        is_held = is_known and submit < eligible <= start  # type: ignore[operator]
+        if is_held:
             submit = eligible
         numbers = {
             "row": self._row, "line": self._line, "submit": _UNKNOWN if submit is None else submit,
@@ -281,6 +282,7 @@ class SacctReader:
             "end": _UNKNOWN if start is None else start + (duration or 0),
             "duration": -1 if duration is None else duration, "limit": self._limit(values), "gpus": gpus.gpus,
             "is_open": fate is JobFate.OPEN, "is_preempted": is_preempted(values["state"]), "tasks": job.tasks,
+            "is_held": is_held,
         }  # fmt: skip
         texts = {
             "team": values.get(self._team_column, ""), "name": values.get("name", ""), "user": values.get("user", ""),
@@ -324,8 +326,11 @@ class SacctReader:
             self._notes.leave_out(LeftOut.ZERO_TIME if gpus else LeftOut.NO_GPUS, line)
             return None
         limit = numbers["limit"][last]
+        first = min(ran, key=numbers["submit"].__getitem__)
+        if numbers["is_held"][first]:
+            self._notes.remark(_HELD)
         return FoundJob(
-            min(numbers["row"][at] for at in records), line, min(numbers["submit"][at] for at in ran), duration, gpus,
+            min(numbers["row"][at] for at in records), line, numbers["submit"][first], duration, gpus,
             team, numbers["start"][ran[0]], numbers["end"][last], self._text("name", last), self._text("user", last),
             self._text("kind", last), None if limit <= 0 else max(limit, duration),
             len(ran) - 1 + numbers["is_preempted"][last],  # one that was not requeued, or did not run again
