@@ -93,7 +93,7 @@ def _read_quota(each: KubernetesObject, ceilings: dict[str, _Ceilings], result: 
                 "If a ceiling was meant, give the pool a maximum.",
             )
         elif key.removeprefix(REQUESTS) in GPU_RESOURCES:
-            amount = _gpus(each, path, value)
+            amount = _gpus(each, path, value, result)
             if is_scoped:
                 result.state(each.place(path), f"{counted(amount, 'GPU')} for the scopes alone, not imported.")
             else:
@@ -105,11 +105,14 @@ def _read_quota(each: KubernetesObject, ceilings: dict[str, _Ceilings], result: 
     each.report_rest(result, lambda _path: None)
 
 
-def _gpus(each: KubernetesObject, path: str, value: Any) -> int:
+def _gpus(each: KubernetesObject, path: str, value: Any, result: ImportResult) -> int:
     number = read_quantity(value)
     if number is None or number < 0:
         raise BadSource.at(each.place(path), "this is not an amount of GPUs such as 8.")
-    return math.floor(number)
+    whole = math.floor(number)
+    if whole != number:
+        result.decide(each.place(path), f"quotas are whole GPUs: {float(number)} became {whole}.")
+    return whole
 
 
 def _add_pools(ceilings: dict[str, _Ceilings], nodes: FoundNodes, result: ImportResult, options: ImportOptions) -> None:

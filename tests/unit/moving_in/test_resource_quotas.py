@@ -36,6 +36,12 @@ def test_of_several_quotas_the_least_counts() -> None:
     assert "8 does not count, because another has 3" in told(result, PartOutcome.BECAME)
 
 
+def test_a_part_of_a_gpu_is_rounded_aloud() -> None:
+    result = read(quota("a", "team", "requests.nvidia.com/gpu: 3500m"))
+    assert gpu(result, "team") == (0, 3, 1)
+    assert "3.5 became 3" in told(result, PartOutcome.TO_DECIDE)
+
+
 @pytest.mark.parametrize("key", ["nvidia.com/gpu", "limits.nvidia.com/gpu"])
 def test_a_key_without_requests_bounds_nothing(key: str) -> None:
     result = read(quota("a", "team", f"{key}: 8"))
