@@ -69,7 +69,7 @@ def start_about_sentence(start: StartTimes | None, now: datetime) -> str:
     if words == NOW:
         return "It can start now."
     if words == UNKNOWN:
-        return "Its start is too uncertain to name a time."
+        return start.never or "Its start is too uncertain to name a time."
     if words.startswith("by "):
         return f"It starts {words} at the latest."
     before = "in " if words.endswith("days") and words[0].isdigit() else "about " if ":" in words else ""

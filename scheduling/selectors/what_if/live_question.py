@@ -15,7 +15,7 @@ from typing import Any
 from pools.database.transactions import one_snapshot
 from pools.domain.configuration.platforms import default_platform, platforms_of
 from pools.domain.errors import BadInput, Fault, Forbidden, NotFound, Violation
-from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
+from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name, with_pool_names
 from pools.domain.people.roles import Actor, Permission
 from pools.domain.shortage.degraded import DegradedRule
 from pools.models import Backend, Node, Pool
@@ -60,6 +60,7 @@ def answer_live_question(
         scenario_names = _scenario_names(actor, backend, roots.values(), {queue.name for queue in facts.queues})
     scenario = build_live_scenario(facts, question, scenario_names)
     answer = answer_scenario(_with_holds(scenario, facts, live, holds))
+    _name_pools(answer, backend.namespace)
     waiting = [work for work in _lost_work(answer) if work["position"] is not None and work["workload"] in live.gangs]
     if starts_again is not None and waiting:
         whole = scenario.facts if actor.can_read_all else _whole_facts(live, question, scenario_names)
@@ -67,6 +68,16 @@ def answer_live_question(
         for work in waiting:
             work["start"] = _start_again(starts.get(work["workload"]))
     return {"live": True, "backend": backend.name, **answer}
+
+
+def _name_pools(answer: ScenarioAnswer, namespace: str) -> None:
+    """The sentences in the words of the queue's list and pages; keys and the fields of reasons keep the queues."""
+    for work in answer["workloads"].values():
+        work["unblock"] = [with_pool_names(line, namespace) for line in work["unblock"]]
+        if work["reason"] is not None:
+            work["reason"]["message"] = with_pool_names(work["reason"]["message"], namespace)
+    for row in (*answer["steps"], *answer["violations"]):
+        row["message"] = with_pool_names(row["message"], namespace)
 
 
 def _whole_facts(live: LiveFacts, question: Mapping[str, Any], names: LiveNames) -> ClusterFacts:
@@ -85,7 +96,7 @@ def _start_again(start: GangStart | None) -> StartAgainAnswer | None:
         return None
     p10, p50, p90 = (None if at is None else at.isoformat() for at in (start.p10, start.p50, start.p90))
     return {
-        "text": start.never or start_about_sentence(start, datetime.now(UTC)), "p10": p10, "p50": p50, "p90": p90
+        "text": start_about_sentence(start, datetime.now(UTC)), "p10": p10, "p50": p50, "p90": p90
     }  # fmt: skip
 
 

@@ -85,11 +85,15 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
     assert (now["live"], now["backend"], now["settled"], now["steps"]) == (True, "sim", True, [])
     assert now["workloads"]["w-1"]["reason"]["code"] == "over_quota"
     assert now["workloads"]["w-1"]["position"] == 1
+    (waits,) = chief.get("/api/queue")["entries"]
+    told = now["workloads"]["w-1"]
+    assert (told["reason"]["message"], told["unblock"]) == (waits["reason"]["message"], waits["unblock"])
     assert now["queues"][A]["usage"][G] == 28
     assert now["workloads"]["big-1"]["tasks"]["train"] == {"state": "running", "node": "sim-n1"}
 
     grown = chief.post("/api/simulate", {"live": True, "changes": [{"set": {"name": "team--a", "quota": 33}}]})
     assert [(step["action"], step["workload"]) for step in grown["steps"]] == [("start", "w-1")]
+    assert grown["steps"][0]["message"] == "w-1 starts in team--a with 5 GPUs."
     ended = chief.post("/api/simulate", {"live": True, "backend": "sim", "changes": [{"finish": ["big-1"]}]})
     assert [ended["workloads"][name]["state"] for name in ("big-1", "w-1")] == ["finished", "running"]
     new = {"name": "new", "queue": "team", "priority": "HIGH", "tasks": [{"count": 2, "gpus": 32}]}

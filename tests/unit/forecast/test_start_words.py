@@ -66,6 +66,8 @@ def test_a_forecast_comes_with_the_record_of_those_like_it() -> None:
 def test_work_that_can_start_now_and_work_that_never_does() -> None:
     assert start_about(StartTimes(NOW, NOW, NOW, NOW), NOW) == "now"
     assert start_about(_times(None, None, None, never=True), NOW) == UNKNOWN
+    never = _times(None, None, None, never=True)
+    assert start_about_sentence(never, NOW) == never.never, "every page and answer says it, not that of a loss alone"
     assert start_about(None, NOW) == UNKNOWN
     assert start_about_sentence(None, NOW) == ""
 
