@@ -45,7 +45,7 @@ def told(result: ImportResult, outcome: PartOutcome) -> str:
 def silent_keys(kind: str, text: str, *, is_json: bool = False, **options: Any) -> list[str]:
     """The keys of YAML documents that could be left out without any change of the objects or the report: an import
     that reads them and does nothing. `is_json`: the documents begin with a bracket, as JSON does."""
-    documents = list(yaml.safe_load_all(text))
+    documents = list(yaml.load_all(text, yaml.CSafeLoader))
     whole = _essence(kind, documents, is_json, options)
     return [
         path
@@ -57,7 +57,9 @@ def silent_keys(kind: str, text: str, *, is_json: bool = False, **options: Any) 
 
 def _essence(kind: str, documents: list[Any], is_json: bool, options: dict[str, Any]) -> Any:
     try:
-        text = yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=is_json, width=2**20)
+        text = yaml.dump_all(
+            documents, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=is_json, width=2**20
+        )
         result = imported(kind, text, **options)
     except BadSource as refusal:
         return refusal.details
