@@ -52,40 +52,29 @@ def most(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return 2
 
 
-def test_live_workflows_in_several_pools(
-    most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("setting", "question", "refusal"),
+    [
+        ("max_live_workflows", "lock_live_work", "too_many_live_workflows"),
+        ("max_submissions_per_minute", "find_pace_refusal", "too_many_submissions"),
+    ],
+)
+def test_submissions_to_several_pools(
+    most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch, setting: str, question: str, refusal: str
 ) -> None:
     """The locks of two trees do not order the two submissions; that of the user's live work does."""
-    limit(max_live_workflows=1)
+    limit(**{setting: 1})
     for name in ("one", "two"):
         world.make_pool(name, 10)
     actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
-    Rendezvous(2).after_call(monkeypatch, submission, "lock_live_work")
+    Rendezvous(2).after_call(monkeypatch, submission, question)
 
     def send(pool: str) -> object:
         return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
 
     results = run_concurrently([lambda: send("one"), lambda: send("two")])
     refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
-    assert refusals == ["too_many_live_workflows"] * (2 - most)
-    assert Workflow.objects.count() == most
-
-
-def test_the_pace_of_submissions_in_several_pools(
-    most: int, limit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit(max_submissions_per_minute=1)
-    for name in ("one", "two"):
-        world.make_pool(name, 10)
-    actor = world.make_user("ann", "osmo-one-user", "osmo-two-user")
-    Rendezvous(2).after_call(monkeypatch, submission, "find_pace_refusal")
-
-    def send(pool: str) -> object:
-        return submit(actor=actor, pool=pool, submission=Submission(file=world.workflow_file(pool)))
-
-    results = run_concurrently([lambda: send("one"), lambda: send("two")])
-    refusals = [result.details[0].code for result in results if isinstance(result, Throttled)]
-    assert refusals == ["too_many_submissions"] * (2 - most)
+    assert refusals == [refusal] * (2 - most)
     assert Workflow.objects.count() == most
 
 

@@ -339,34 +339,25 @@ def test_the_next_change_after_the_cycle_is_compared(cluster: Cluster) -> None:
     cluster.assert_running("has-a", "has-c", "wants-a", "wants-c")
 
 
-def test_a_process_that_dies_before_the_cycle_loses_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "after"), [("_run_cycle", ("kept", "")), ("judge_open_effects", ("withdrawn", "changed"))]
+)
+def test_a_process_that_dies_before_or_within_the_cycle(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, where: str, after: tuple[str, str]
+) -> None:
+    """Before it nothing is lost; within it the effect is withdrawn."""
     change_quota(cluster)
 
     def die(*_: Any) -> None:
         raise RuntimeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(reconciliation, "_run_cycle", die)
+        patch.setattr(reconciliation, where, die)
         with pytest.raises(RuntimeError):
             reconcile_backend(cluster.backend.pk)
     assert outcomes() == [("open", "")]
     cluster.reconcile()
-    assert outcomes() == [("kept", "")]
-
-
-def test_a_process_that_dies_within_the_cycle_withdraws_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    change_quota(cluster)
-
-    def die(*_: Any) -> None:
-        raise RuntimeError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reconciliation, "judge_open_effects", die)
-        with pytest.raises(RuntimeError):
-            reconcile_backend(cluster.backend.pk)
-    assert outcomes() == [("open", "")]
-    cluster.reconcile()
-    assert outcomes() == [("withdrawn", "changed")]
+    assert outcomes() == [after]
 
 
 def test_a_clock_that_is_set_back_before_the_cycle_stops_no_work(

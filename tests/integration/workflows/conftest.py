@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ from django.db import connection
 
 from pools.models import Pool
 from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.workflows.recorded_story import Story
 from tests.support.api_client import ApiClient
 from tests.support.world import ModuleData, call_as, make_user
 
@@ -46,3 +48,15 @@ def other_connection(db: None) -> Iterator[psycopg.Connection[Any]]:
     """A second connection to the database of the test."""
     with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as other:
         yield other
+
+
+@pytest.fixture(scope="module")
+def story_once(module_data: ModuleData) -> Story:
+    with module_data():
+        return Story()
+
+
+@pytest.fixture
+def story(story_once: Story, db: None) -> Story:
+    """Made once for a module."""
+    return copy(story_once)

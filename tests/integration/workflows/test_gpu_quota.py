@@ -85,6 +85,26 @@ def gang(*gpus: int, tree: str = "") -> str:
     return f"workflow:\n  name: gang\n  groups:\n  - name: g\n{tree}    tasks:\n{tasks}  resources:\n{sizes}"
 
 
+def submit_elastic(*, minimum: int, gpus: str = '"1"') -> Workflow:
+    """A gang of three groups of one pod, of which this number is required."""
+    manifest = f"""
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: elastic
+  annotations: {{osmo/gpus-per-pod: {gpus}}}
+spec:
+  minSubGroup: {minimum}
+  subGroups:
+  - {{name: a, minMember: 1}}
+  - {{name: b, minMember: 1}}
+  - {{name: c, minMember: 1}}
+"""
+    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(manifest)).workflow
+    assert work is not None
+    return work
+
+
 def test_a_pool_names_its_namespace_and_the_amounts_of_its_platforms() -> None:
     config = pool().config
     assert (config["gpu_quota_namespace"], config["platforms"]["default"]) == (NAMESPACE, AMOUNTS_PER_GPU)
@@ -239,21 +259,7 @@ def test_preempted_work_is_released_and_counts_again() -> None:
 def test_an_elastic_gang_grows_as_far_as_the_namespace_allows() -> None:
     pool()
     caps({"maxWorkers": 2})
-    manifest = """
-apiVersion: scheduling.run.ai/v2alpha2
-kind: PodGroup
-metadata:
-  name: elastic
-  annotations: {osmo/gpus-per-pod: "1"}
-spec:
-  minSubGroup: 1
-  subGroups:
-  - {name: a, minMember: 1}
-  - {name: b, minMember: 1}
-  - {name: c, minMember: 1}
-"""
-    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(manifest)).workflow
-    assert work is not None
+    work = submit_elastic(minimum=1)
     assert reconcile_pool()["settled"]
     assert status(work) == WorkflowStatus.RUNNING
     assert used()[1] == 2
@@ -267,21 +273,7 @@ spec:
 def test_an_elastic_gang_that_cannot_start_waits() -> None:
     pool()
     caps({"maxWorkers": 1})
-    manifest = """
-apiVersion: scheduling.run.ai/v2alpha2
-kind: PodGroup
-metadata:
-  name: elastic
-  annotations: {osmo/gpus-per-pod: "1"}
-spec:
-  minSubGroup: 2
-  subGroups:
-  - {name: a, minMember: 1}
-  - {name: b, minMember: 1}
-  - {name: c, minMember: 1}
-"""
-    work = submit(actor=world.admin_actor(), pool="team", submission=Submission(manifest)).workflow
-    assert work is not None
+    work = submit_elastic(minimum=2)
     assert reconcile_pool()["settled"]
     assert waiting_gang(work).reason.code == "gpu_quota"
     assert "requested 2, limit 1" in waiting_gang(work).reason.message
@@ -290,27 +282,8 @@ spec:
 def test_the_reason_of_an_elastic_gang_whose_minimum_is_too_large() -> None:
     pool()
     caps({"maxWorkers": 0})
-    manifest = """
-apiVersion: scheduling.run.ai/v2alpha2
-kind: PodGroup
-metadata:
-  name: elastic
-  annotations: {osmo/gpus-per-pod: {a: 1, b: 2, c: 2}}
-spec:
-  minSubGroup: MINIMUM
-  subGroups:
-  - {name: a, minMember: 1}
-  - {name: b, minMember: 1}
-  - {name: c, minMember: 1}
-"""
-    works = []
-    for minimum in ("1", "2"):
-        file = Submission(manifest.replace("MINIMUM", minimum))
-        works.append(submit(actor=world.admin_actor(), pool="team", submission=file).workflow)
+    small, large = (submit_elastic(minimum=each, gpus="{a: 1, b: 2, c: 2}") for each in (1, 2))
     caps({"maxWorkers": 9}, {"maxGPUCount": 1})
-    small, large = works
-    assert small is not None
-    assert large is not None
     assert reconcile_pool()["settled"]
     assert status(small) == WorkflowStatus.RUNNING
     assert used()[1] == 1

@@ -9,8 +9,8 @@ from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.workflows.recorded_story import naive, replay
 from tests.integration.workflows.test_own_advice import ADVISE, pool_named
-from tests.integration.workflows.test_own_replay import naive, replay
 from tests.support import world
 from tests.support.world import apply_change, workflow_file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import copy
 from typing import Any
 from uuid import UUID
 
@@ -15,22 +14,10 @@ from pools.models import Pool
 from scheduling.history.own import replays
 from scheduling.models import HistoryReplay
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.integration.workflows.test_own_replay import QUOTA_4, Story, replay
-from tests.support.world import ModuleData, apply_change
+from tests.integration.workflows.recorded_story import QUOTA_4, Story, replay
+from tests.support.world import apply_change
 
 ADVISE = {"advise": True, "tries": 40}
-
-
-@pytest.fixture(scope="module")
-def story_once(module_data: ModuleData) -> Story:
-    with module_data():
-        return Story()
-
-
-@pytest.fixture
-def story(story_once: Story, db: None) -> Story:
-    """Made once for this module."""
-    return copy(story_once)
 
 
 def advice_for(who: Any, story: Story, **more: Any) -> dict[str, Any]:

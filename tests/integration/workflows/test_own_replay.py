@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from copy import copy
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pgtrigger
 import pytest
@@ -15,70 +13,13 @@ from pools.database.transactions import database_time
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import PatchPool
 from pools.models import AuditEntry, Backend
-from scheduling.api.own_replay import ReplayAnswer
-from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
-from scheduling.history.own import replays
 from scheduling.models import Decision
 from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.workflows.recorded_story import QUOTA_4, Story, naive, replay
 from tests.support import world
-from tests.support.shapes import assert_has_shape
-from tests.support.world import ModuleData, apply_change, workflow_file
+from tests.support.world import apply_change, workflow_file
 
 HOUR = timedelta(hours=1)
-
-
-def naive(at: datetime) -> str:
-    return at.replace(tzinfo=None).isoformat()
-
-
-class Story:
-    """Pool `team` (8 GPUs: `a` 2, `b` 4) and pool `other` (8) on one node of 16. The second job of Ann waits in `a`,
-    whose quota the first one fills, until the first one ends; Olga works in `other`."""
-
-    def __init__(self) -> None:
-        self.backend = world.make_backend(nodes=1, gpus=16)
-        world.make_pool("team", 8, on=self.backend, a=2, b=4)
-        world.make_pool("other", 8, on=self.backend)
-        self.begin = database_time()
-        world.make_user("ann", "osmo-team-user")
-        world.make_user("olga", "osmo-other-user")
-        self.ann, self.olga = world.call_as("ann"), world.call_as("olga")
-        for who, to, name in ((self.ann, "team--a", "one"), (self.ann, "team--a", "two"), (self.olga, "other", "own")):
-            who.submit(to, workflow_file(name, 2))
-            reconcile_backend(self.backend.pk)
-        apply_change(EndWorkflow(name="one-1", status=EndStatus.COMPLETED))
-        reconcile_backend(self.backend.pk)
-        self.end = database_time()
-
-    def body(self, *changes: Any, **more: Any) -> dict[str, Any]:
-        """A question about the whole story."""
-        return {"since": naive(self.begin), "until": naive(self.end), "changes": list(changes), **more}
-
-
-def replay(who: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer of a replay after a worker has run it, or the refusal of the request or of the replay."""
-    accepted = who.post("/api/replay", body)
-    if who.status != 202:
-        return accepted  # type: ignore[no-any-return]
-    replays.run_replay(UUID(accepted["id"]))
-    row = who.get(f"/api/replay/{accepted['id']}")
-    assert_has_shape(row, ReplayAnswer)
-    return row["answer"] or row["refusal"]  # type: ignore[no-any-return]
-
-
-QUOTA_4 = {"set": {"name": "team--a", "quota": 4}}
-
-
-@pytest.fixture(scope="module")
-def story_once(module_data: ModuleData) -> Story:
-    with module_data():
-        return Story()
-
-
-@pytest.fixture
-def story(story_once: Story, db: None) -> Story:
-    """Made once for this module."""
-    return copy(story_once)
 
 
 def test_without_changes_it_is_the_record(story: Story, admin: Any) -> None:

@@ -19,7 +19,7 @@ from scheduling.history.own.own_history import read_history
 from scheduling.history.replay.history_clock import HistoryClock, first_difference
 from scheduling.models import Task
 from scheduling.selectors.queue.live_facts import read_live_facts
-from tests.integration.workflows.test_own_replay import replay
+from tests.integration.workflows.recorded_story import replay
 from tests.support import world
 from tests.support.flavors import make_flavored_pool, submit_gpus
 

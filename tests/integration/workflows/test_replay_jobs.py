@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from copy import copy
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -22,21 +21,8 @@ from scheduling.history.own.history_replays import find_replay, list_replays
 from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus as Status
 from scheduling.services import notifications
-from tests.integration.workflows.test_own_replay import QUOTA_4, Story
+from tests.integration.workflows.recorded_story import QUOTA_4, Story
 from tests.support import world
-from tests.support.world import ModuleData
-
-
-@pytest.fixture(scope="module")
-def story_once(module_data: ModuleData) -> Story:
-    with module_data():
-        return Story()
-
-
-@pytest.fixture
-def story(story_once: Story, db: None) -> Story:
-    """Made once for this module."""
-    return copy(story_once)
 
 
 @pytest.fixture
