@@ -94,6 +94,27 @@ def test_a_pool_admin_resizes_a_flavor_and_sees_which_one_is_full(
     tab.assert_accessible()
 
 
+def test_a_phone_shows_the_sums_first(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.give_flavors(h100=16, a100=32)
+    scene.create_subpool("a", {"h100": 8, "a100": 8})
+    scene.run_workflows(f"{scene.pool}--a", gpus=6)
+    tab = signed_in(scene.pool_admin, **PHONE)
+    for address in (scene.pool_page, "/pools", f"/pools/{scene.pool}/quota"):
+        page = tab.open(address)
+        below = {name: _top(page, f"{name} \\d+ of \\d+") for name in ("h100", "a100")}
+        sums = page.locator("main .oa-bar").first.bounding_box()
+        assert sums["y"] < min(below.values()), (address, sums, below)
+        assert sums["x"] + sums["width"] <= PHONE["viewport"]["width"], address
+        tab.assert_accessible()
+        tab.screenshot(f"phone-{address.strip('/').replace('/', '-')}")
+
+
+def _top(page: Any, text: str) -> float:
+    """Where the first such text that is seen begins."""
+    found = page.locator("main").get_by_text(re.compile(text)).locator("visible=true").first
+    return float(found.bounding_box()["y"])
+
+
 def test_a_flavor_in_use_stays(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.give_flavors(h100=16, a100=32)
     tab = signed_in(scene.create_platform_admin(), **DESK)

@@ -243,3 +243,18 @@ def test_receipts_of_the_past_are_made_as_those_of_the_demo() -> None:
     """A migration stays as it is, so the statement stands twice. When it differs here, decide whether both change."""
     bridge = Path(migrations.__path__[0], "from_29ed02b4.sql").read_text(encoding="utf-8")
     assert " ".join(PAST_RECEIPTS.split()).rstrip("; ") in " ".join(bridge.split())
+
+
+def test_an_installation_that_names_no_flavors_gets_columns_and_no_rows_of_them(upgraded: UpgradedStack) -> None:
+    """Every row has the default of each column of flavors."""
+    columns = upgraded.query(
+        "SELECT table_name, column_name FROM information_schema.columns c JOIN information_schema.tables t"
+        " USING (table_schema, table_name) WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
+        " AND column_name LIKE '%%flavor%%' ORDER BY 1, 2"
+    )
+    assert {row["table_name"] for row in columns} >= {"pools_pool", "pools_node", "scheduling_task"}
+    for row in columns:
+        table, column = row["table_name"], row["column_name"]
+        found = upgraded.query(f"SELECT DISTINCT {column}::text AS found FROM {table}")
+        assert {each["found"] for each in found} <= {"default", "", "[]", "{}", None}, (table, column)
+    assert upgraded.query("SELECT count(*) AS rows FROM pools_flavorusage") == [{"rows": 0}]
