@@ -99,7 +99,7 @@ def test_a_phone_shows_the_sums_first(scene: PoolScene, signed_in: Callable[...,
     scene.create_subpool("a", {"h100": 8, "a100": 8})
     scene.run_workflows(f"{scene.pool}--a", gpus=6)
     tab = signed_in(scene.pool_admin, **PHONE)
-    for address in (scene.pool_page, "/pools", f"/pools/{scene.pool}/quota"):
+    for address in (scene.pool_page, "/pools"):
         page = tab.open(address)
         below = {name: _top(page, f"{name} \\d+ of \\d+") for name in ("h100", "a100")}
         sums = page.locator("main .oa-bar").first.bounding_box()

@@ -280,14 +280,7 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         row=rows[node.key],
         keys=_keys(view),
         key=chosen,
-        explanations=[
-            _explanation_row(each, view, node, chosen, by_key)
-            for each in (
-                *explain_totals(view.tree, chosen, node.key, view.totals[chosen]),
-                *explain_node(view.tree, chosen, node.key),
-            )
-            if not of_flavors
-        ],
+        explanations=[] if of_flavors else _explanations(view, node, chosen, by_key),
         share=explain_share(view.tree, node.key),
         above=above[::-1],
         below=[row for row in rows.values() if row.node.parent == node.key],
@@ -295,6 +288,11 @@ def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = ""
         by_flavor=[(key, row) for key in of_flavors if (row := _rows(view, [node], key)[0]).has_numbers],
         parts=view.parts_of(node.key),
     )
+
+
+def _explanations(view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]) -> list[NumberExplanationRow]:
+    found = (*explain_totals(view.tree, key, node.key, view.totals[key]), *explain_node(view.tree, key, node.key))
+    return [_explanation_row(each, view, node, key, seen) for each in found]
 
 
 def _explanation_row(

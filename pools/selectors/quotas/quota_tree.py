@@ -15,7 +15,7 @@ from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 
 from pools.domain.errors import NotFound
-from pools.domain.names import split_name
+from pools.domain.names import SHARED_QUEUE, canonical_name, split_name
 from pools.domain.people.roles import Actor
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, cohort_key, display_name, is_pool_key, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, add_numbers, node_numbers, weighted_share
@@ -261,8 +261,9 @@ def _pending_by_flavor(rows: Sequence[Pool]) -> dict[str, dict[str, int]]:
     ids = [row.pk for row in rows]
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     waiting = Reservation.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids), needed_gpus__gt=F("held_gpus"))
-    columns = ("pool__name", "by_flavor", "held_gpus", "needed_gpus")
-    for leaf, by_flavor, *counts in waiting.order_by().values_list(*columns):
+    columns = ("pool__name", "pool__parent", "by_flavor", "held_gpus", "needed_gpus")
+    for name, parent, by_flavor, *counts in waiting.order_by().values_list(*columns):
+        leaf = canonical_name(name, SHARED_QUEUE) if parent is None else name
         for flavor, (held, needed) in (by_flavor or {DEFAULT_FLAVOR: counts}).items():
             found[NO_FLAVOR if flavor == DEFAULT_FLAVOR else gpu_key(flavor)][leaf] += max(0, needed - held)
     return found

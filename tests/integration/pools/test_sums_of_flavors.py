@@ -43,6 +43,7 @@ def root(admin: ApiClient) -> ApiClient:
     for gpus, flavor, leaf, priority in (
         (5, "h100", "team--a", "NORMAL"), (3, "h100", "team", "LOW"), (4, "t4", "team--a", "HIGH"),
         (1, "l40", "team--a", "NORMAL"), (7, "t4", "team", "LOW"), (6, "t4", "team--a", "NORMAL"),
+        (14, "h100", "team", "LOW"),
     ):  # fmt: skip
         submit_gpus(admin.actor, gpus, flavor, to=leaf, priority=Priority(priority))
         world.reconcile()
@@ -126,3 +127,11 @@ def test_the_tables_the_metrics_and_the_file(root: ApiClient) -> None:
     assert {flavor: of["guarantee"] for flavor, of in pool["resources"]["flavors"].items()} == QUOTAS
     assert pool["subpools"] == {"a": OF_A}
     assert Pool.objects.get(name="team").guarantee == sum(QUOTAS.values())
+
+
+def test_the_page_of_a_pool_without_a_cohort_has_its_sums(root: ApiClient) -> None:
+    world.apply_change(PatchPool(name="team", patch={"cohort": None}))
+    page = world.sign_in(root.user).get("/pools/team/quota")
+    assert page.status_code == 200
+    assert page.context["page"].row.totals.quota == sum(QUOTAS.values())
+    assert [key for key, _ in page.context["page"].by_flavor] == [f"{flavor}/gpu" for flavor in QUOTAS]
