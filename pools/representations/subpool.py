@@ -135,6 +135,7 @@ def subpool_body(
     if kinds:
         parts = row.root.part_flavors
         own = {flavor: next(each for each in kind.subpools if each.name == part.name) for flavor, kind in kinds.items()}
+        body["scheduling_quota"] = sum(each.scheduling_quota for each in own.values())
         body["flavors"] = [
             _flavor_body(flavor, each.quota, each.scheduling_quota, each.available, each.usage, parts)
             for flavor, each in own.items()

@@ -63,7 +63,8 @@ NO_USAGE = UsageCounts()
 @dataclass(frozen=True, slots=True)
 class Subpool:
     """One subpool. `last_quota` is kept after its deletion. A temporary quota ends at `until`, and `quota_after`
-    follows it. `last_quotas` and `quotas_after` are the same by flavor; empty in a pool without flavors."""
+    follows it. `last_quotas` and `quotas_after` are the same by flavor; empty in a pool without flavors. `kept`: the
+    quota in scheduling of all flavors together, where they were split."""
 
     name: str
     state: SubpoolState
@@ -73,6 +74,7 @@ class Subpool:
     quota_after: int | None = None
     last_quotas: Mapping[str, int] = field(default_factory=dict)
     quotas_after: Mapping[str, int] = field(default_factory=dict)
+    kept: int | None = None
 
     @property
     def quota(self) -> int:
@@ -100,7 +102,7 @@ class Subpool:
         """The quota in scheduling: a draining subpool keeps the amount that its active work needs, at most its last
         quota."""
         if self.state is SubpoolState.DELETING:
-            return min(self.last_quota, self.usage.committed)
+            return min(self.last_quota, self.usage.committed) if self.kept is None else self.kept
         return self.quota
 
     @property
@@ -164,13 +166,17 @@ class PoolBalance:
     @property
     def shared_scheduling_quota(self) -> Gpus:
         """The quota of the shared leaf for the scheduler: the guarantee minus all other leaves, at least 0
-        (design, D4)."""
+        (design, D4). Of several flavors it is the sum."""
+        if self.kinds:
+            return sum(kind.shared_scheduling_quota for kind in self.kinds.values())
         return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))
 
     @property
     def scheduling_quota(self) -> Gpus:
         """The quota of the pool's container: the guarantee, or the sum of its leaves if that is larger after a quota
-        was reduced or given to another subpool (design, D4)."""
+        was reduced or given to another subpool (design, D4). Of several flavors it is the sum."""
+        if self.kinds:
+            return sum(kind.scheduling_quota for kind in self.kinds.values())
         return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.subpools))
 
     @property
@@ -207,7 +213,11 @@ def split_by_flavor(
         )
         for flavor, each in quotas.items()
     }
-    return replace(balance, kinds=kinds, flavors=tuple(each.flavor for each in flavors))
+    subpools = tuple(
+        replace(part, kept=sum(kind.subpools[place].scheduling_quota for kind in kinds.values()))
+        for place, part in enumerate(balance.subpools)
+    )
+    return replace(balance, subpools=subpools, kinds=kinds, flavors=tuple(each.flavor for each in flavors))
 
 
 @dataclass(frozen=True, slots=True)

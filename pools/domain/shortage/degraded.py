@@ -84,8 +84,8 @@ class DegradedCluster:
         return sum(each.missing for each in self.pools if each.flavor not in self.of_parts)
 
     @property
-    def missing_text(self) -> str:
-        """What is missing: `3 GPUs and 8 t4 parts of GPUs are missing`."""
+    def missing_amounts(self) -> str:
+        """What is missing: `3 GPUs and 8 t4 parts of GPUs`."""
         parts = dict.fromkeys(sorted(self.of_parts), 0)
         for each in self.pools:
             if each.flavor in parts:
@@ -93,8 +93,7 @@ class DegradedCluster:
         named = [counted(gpus, *gpu_words(flavor, parts)) for flavor, gpus in parts.items() if gpus]
         if self.missing or not named:
             named.insert(0, counted(self.missing, "GPU"))
-        is_one = sum([self.missing, *parts.values()]) == 1
-        return f"{' and '.join(named)} {'is' if is_one else 'are'} missing"
+        return " and ".join(named)
 
     def short_of(self, pools: Collection[str] | None = None) -> list[HeldPromise]:
         """The pools (of these names, None for all) that cannot have their quota, each with the flavors of which it
@@ -132,11 +131,12 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
     lost = f"{found.usable} of its " * (found.usable < found.gpus) + counted(found.gpus, "GPU")
     where = " in some flavors" if found.has_flavors else " on the platforms of some pools"
     by_platform = where if found.missing and found.usable >= found.quota else ""
+    is_one = sum(each.missing for each in found.pools) == 1
     if found.drained:
         lost += f" ({found.drained} are on drained nodes)"
     return (
         f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
-        f"{found.missing_text}{by_platform}. {shares}"
+        f"{found.missing_amounts} {'is' if is_one else 'are'} missing{by_platform}. {shares}"
     )
 
 

@@ -135,6 +135,8 @@ def test_missing_parts_are_no_missing_gpus(cut: None) -> None:
     message = degraded_message(found, None)
     assert "of its pools are 16 together: 8 t4 parts of GPUs are missing. Now team can have 24 of its 32 t4." in message
     assert read_promises(world.admin_actor(), "sim").is_degraded
+    page = _page("/clusters/sim")
+    assert ">8 t4 parts of GPUs missing</span>" in page and ">parts</span>" in page
 
 
 def test_the_preview_of_a_cluster_says_its_parts(cut: None) -> None:

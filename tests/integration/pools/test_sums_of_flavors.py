@@ -14,8 +14,10 @@ import yaml
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
 from pools.models import FlavorUsage, LeafUsage, Pool
+from pools.selectors.quotas.pool_balance import read_balance
 from scheduling.configuration.texts import file_texts
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.cluster.configuration import read_export
@@ -61,7 +63,10 @@ def test_the_counters(root: ApiClient) -> None:
     assert LeafUsage.objects.get(pool__name="team--a").used == 9
 
 
-def test_the_pool_its_subpools_and_the_shared_part(root: ApiClient) -> None:
+@pytest.mark.parametrize("is_draining", [False, True])
+def test_the_pool_its_subpools_and_the_shared_part(root: ApiClient, *, is_draining: bool) -> None:
+    if is_draining:
+        world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     tree = root.get("/api/configs/pool/team/subpool")
     [part] = tree["subpools"]
     assert root.get("/api/configs/pool/team/subpool/a")["flavors"] == part["flavors"]
@@ -71,8 +76,13 @@ def test_the_pool_its_subpools_and_the_shared_part(root: ApiClient) -> None:
     for body in (tree["shared"], part):
         for key in ("used", "total_usage", "available"):
             assert body[key] == _added(body["flavors"], key), key
-    assert tree["quota"] == sum(QUOTAS.values()) and part["quotas"] == OF_A
-    assert root.get("/api/configs/subpool_quotas")["quotas"] == {"team--a": OF_A}
+    own = dict.fromkeys(OF_A, 0) if is_draining else OF_A
+    assert (tree["quota"], part["quotas"], part["last_quotas"]) == (sum(QUOTAS.values()), own, OF_A)
+    assert root.get("/api/configs/subpool_quotas")["quotas"] == ({} if is_draining else {"team--a": OF_A})
+    balance = read_balance(Pool.objects.get(name="team"))  # the queues of a cluster have these
+    assert [balance.scheduling_quota, balance.shared_scheduling_quota, balance.subpools[0].scheduling_quota] == [
+        body["scheduling_quota"] for body in (tree, tree["shared"], part)
+    ]
     config = root.get("/api/configs/pool/team")["resources"]
     assert config["gpu"]["guarantee"] == _added(list(config["flavors"].values()), "guarantee")
     assert config["gpu"]["maximum"] == _added(list(config["flavors"].values()), "maximum")
