@@ -1,4 +1,4 @@
-"""The numbers of a pool with flavors that are sums equal the sums over its flavors, through every door."""
+"""The numbers of a pool with flavors that are sums equal the sums over its flavors, in every answer, table and file."""
 
 from __future__ import annotations
 
