@@ -53,7 +53,7 @@ CLUSTERS = SettingsSection(
     },
 )
 NOTICES = SettingsSection("Notices")
-HISTORY = SettingsSection("How long what is kept", "[backup.md](backup.md) explains each.")
+HISTORY = SettingsSection("How long what is kept", "[backup.md](backup.md) says what stays longer.")
 SERVING = SettingsSection(
     "Serving",
     elsewhere={
