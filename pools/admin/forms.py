@@ -30,6 +30,10 @@ _WORDS_OF_FILES = {
     "give -1 for no limit": "leave the box empty for no limit",
     "is below the guarantee": "is below the quota",
     "A guarantee of ": "A quota of ",
+    " of default/gpu": "",
+    "less than requests.tflops": "less than the TFLOPS requested",
+    "less than requests.vram": "less than the memory requested",
+    "The nominal must": "The nominal quota must",
     "its guarantee must stay a finite number of GPUs.": "its quota must stay a number: an empty box means no limit.",
 }
 """What a message says to the authors of files, and the same for a form, whose box is called quota and may be empty."""
@@ -88,8 +92,10 @@ class ServiceForm(forms.Form):
         if not path or not message.startswith(f"{path} "):
             return message
         rest = message[len(path) :]
-        if (empty := self.fields[field].widget.attrs.get("placeholder")) and " from -1 to " in rest:
-            rest = f"{rest.replace(' from -1 to ', ' from 0 to ')} An empty box means: {empty}."
+        of_forms = re.sub(r" from -[\d,]+ to ", " from 0 to ", rest)
+        if (empty := self.fields[field].widget.attrs.get("placeholder")) and of_forms != rest:
+            of_forms += f" An empty box means: {empty}."
+        rest = of_forms
         entry = re.fullmatch(r"\w+\[(\d+)\]\.?(.*)", path)
         if entry is None:
             return f"“{self.fields[field].label}”{rest}"

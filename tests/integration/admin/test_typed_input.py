@@ -172,5 +172,8 @@ def test_a_form_speaks_of_its_boxes(as_person: Callable[[str], Client]) -> None:
     assert "is below the quota" in fault and "leave the box empty for no limit" in fault
     (fault,) = root.post(address, {"guarantee": "", "weight": "1"}, follow=True).context["form"].errors["guarantee"]
     assert "its quota must stay a number: an empty box means no limit." in fault
+    for typed, said in (("5", "A borrowing limit needs a cohort"), ("many", "whole number from 0 to 2,147,483,647")):
+        form = root.post(address, {"borrowing_limit": typed, "weight": "1"}, follow=True).context["form"]
+        assert said in form.errors["borrowing_limit"][0]
     (fault,) = root.post(address, {"about": "x" * 2001}, follow=True).context["form"].errors["about"]
     assert fault == "The text has 2001 characters, and the most is 2000. Shorten it."
