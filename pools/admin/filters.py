@@ -124,7 +124,8 @@ class PageFilterSet(QueryFilterSet):
 
     @property
     def faults(self) -> list[str]:
-        """A message for each value in the address that cannot be read, and therefore does not filter."""
+        """A message for each value in the address that cannot be read, and therefore does not filter; and for a time
+        that ends before it begins."""
         messages = []
         for name, errors in self.form.errors.items():
             field = self.form.fields[name]
@@ -132,6 +133,9 @@ class PageFilterSet(QueryFilterSet):
             words = ", ".join(str(value) for value, _ in known if value)
             reasons = [f"this is not a known value. Known are: {words}."] if known else errors
             messages.append(unread_filter(str(field.label), reasons))
+        begin, end = (self.value(name) if name in self.form.fields else None for name in ("since", "until"))
+        if begin and end and begin > end:
+            messages.append("Nothing can match, because From is after Until: exchange them, or leave one out.")
         return messages
 
     def value(self, name: str) -> Any:

@@ -279,6 +279,14 @@ def test_the_audit_log_names_the_user_of_each_change(as_person: Callable[[str], 
     assert re.search(rf'data-label="User"[^>]*>{AuditEntry.objects.latest("id").actor}</td>', text)
 
 
+def test_a_time_that_ends_before_it_begins_is_said(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    for page in ("/activity", "/activity/audit"):
+        for since, is_said in ((29, True), (19, False)):
+            text = root.get(f"{page}?since=2026-11-{since}T00:00&until=2026-11-20T00:00").content.decode()
+            assert ("because From is after Until" in text) is is_said, page
+
+
 def test_users_are_exported(as_person: Callable[[str], Client]) -> None:
     text = as_person("root").get("/users?format=csv").content.decode()
     names, *rows = csv.reader(StringIO(text))
