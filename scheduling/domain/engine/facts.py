@@ -74,7 +74,7 @@ class QueueFacts:
     work holds quota in the cohort tree and can be reclaimed for a lender here, but it starts nothing and gets no share
     of the nodes. `borrows_by_limit`: its borrowing limit is nothing but its `limit` less its quota, so that one setting
     raises both. `when_can_borrow`, `when_can_preempt`: of a top queue, for all work below it that may use several
-    flavors."""
+    flavors. `later_quota`: what the quota grows to by itself, once draining siblings give theirs back."""
 
     name: str
     parent: str | None = None
@@ -90,6 +90,7 @@ class QueueFacts:
     borrows_by_limit: bool = False
     when_can_borrow: str = WhenCanBorrow.BORROW
     when_can_preempt: str = WhenCanPreempt.NEXT
+    later_quota: Mapping[str, Amount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

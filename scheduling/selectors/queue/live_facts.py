@@ -239,7 +239,10 @@ class _BackendQueues:
             queue = names.queue_name(root.namespace, root.name, leaf)
             self.queue_of_leaf[row.pk] = queue
             self.pools[row.pk] = root.name if leaf == names.SHARED_QUEUE else names.canonical_name(root.name, leaf)
-            self.queues.append(leaf_queue(queue, container, quotas[leaf], row.created_at))
+            of_leaf = leaf_queue(queue, container, quotas[leaf], row.created_at)
+            if leaf == names.SHARED_QUEUE and (later := _later_quota(balance)):
+                of_leaf = replace(of_leaf, later_quota=later)
+            self.queues.append(of_leaf)
             self.flavors[row.pk] = root.gpu_flavors
             usage = leaf_usage(balance, leaf)
             if is_outside:
@@ -287,6 +290,12 @@ def leaf_quotas(balance: PoolBalance) -> dict[str, dict[str, Gpus]]:
         for part in each.subpools:
             found[part.name][flavor] = part.scheduling_quota
     return found
+
+
+def _later_quota(balance: PoolBalance) -> dict[str, Amount]:
+    """The quotas of the shared leaf that draining subpools make smaller until their work has ended."""
+    kinds = balance.by_flavor.items()
+    return {gpu_key(key): each.unallocated for key, each in kinds if each.unallocated > each.shared_scheduling_quota}
 
 
 def leaf_usage(balance: PoolBalance, leaf: str) -> dict[str, UsageCounts]:

@@ -11,6 +11,7 @@ import pytest
 from django.apps import apps
 from django.db import transaction
 
+from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
@@ -193,6 +194,18 @@ def test_the_reason_on_a_draining_subpool(alice: Any, reconcile_pool: Any) -> No
     apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
+
+
+def test_work_that_waits_for_the_quota_of_a_draining_subpool_can_start(alice: Any, reconcile_pool: Any) -> None:
+    """The remainder is smaller until the drain ends: that is no reason for *never*."""
+    apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 34}}}))
+    alice.submit("team--a", workflow_file("big", 30))
+    reconcile_pool()
+    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    alice.submit("team", workflow_file("w", 20))
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert (entry["reason"]["code"], entry["reason"]["free"], entry["reason"]["missing"]) == ("over_quota", 4, 16)
+    assert not any("Never" in line for line in entry["unblock"])
 
 
 def test_the_reason_of_a_gang_that_is_too_large_for_every_node(alice: Any, reconcile_pool: Any) -> None:

@@ -299,7 +299,8 @@ class Explainer:
         keys = self._world.keys
         # A limit that blocks is finite, so these values are numbers.
         bound: dict[int, Number] = {r: most[r] for r, _n in over}  # type: ignore[misc]
-        infeasible = [(r, n) for r, n in over if n > bound[r]]
+        later = queue.fact.later_quota if limit == "quota" else {}
+        infeasible = [(r, n) for r, n in over if n > bound[r] and n > later.get(keys[r], 0)]
         # Other missing amounts would not help.
         over = infeasible or over
         return Blocker(
