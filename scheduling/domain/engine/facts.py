@@ -74,7 +74,7 @@ class QueueFacts:
     work holds quota in the cohort tree and can be reclaimed for a lender here, but it starts nothing and gets no share
     of the nodes. `borrows_by_limit`: its borrowing limit is nothing but its `limit` less its quota, so that one setting
     raises both. `when_can_borrow`, `when_can_preempt`: of a top queue, for all work below it that may use several
-    flavors. `later_quota`: what the quota grows to by itself, once draining siblings give theirs back."""
+    flavors. `later_quota`: what the quota grows to by itself, once siblings return theirs."""
 
     name: str
     parent: str | None = None

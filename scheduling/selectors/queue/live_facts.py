@@ -293,9 +293,14 @@ def leaf_quotas(balance: PoolBalance) -> dict[str, dict[str, Gpus]]:
 
 
 def _later_quota(balance: PoolBalance) -> dict[str, Amount]:
-    """The quotas of the shared leaf that draining subpools make smaller until their work has ended."""
-    kinds = balance.by_flavor.items()
-    return {gpu_key(key): each.unallocated for key, each in kinds if each.unallocated > each.shared_scheduling_quota}
+    """The quotas of the shared leaf that are smaller for a time: a draining subpool keeps what its work needs, and a
+    temporary quota of a subpool comes from the rest."""
+    found: dict[str, Amount] = {}
+    for flavor, each in balance.by_flavor.items():
+        lent = sum(part.quota - part.quota_after for part in each.subpools if part.quota_after is not None)
+        if each.unallocated + lent > each.shared_scheduling_quota:
+            found[gpu_key(flavor)] = each.unallocated + lent
+    return found
 
 
 def leaf_usage(balance: PoolBalance, leaf: str) -> dict[str, UsageCounts]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from threading import Event
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from django.apps import apps
 from django.db import transaction
 
+from pools.database.transactions import database_time
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.people.roles import SYSTEM
@@ -205,6 +207,18 @@ def test_work_that_waits_for_the_quota_of_a_draining_subpool_can_start(alice: An
     alice.submit("team", workflow_file("w", 20))
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["reason"]["code"], entry["reason"]["free"], entry["reason"]["missing"]) == ("over_quota", 4, 16)
+    assert not any("Never" in line for line in entry["unblock"])
+
+
+def test_work_that_waits_for_the_end_of_a_temporary_quota_can_start(alice: Any, reconcile_pool: Any) -> None:
+    apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 50}}}))
+    alice.submit("team", workflow_file("first", 15))
+    reconcile_pool()
+    alice.submit("team", workflow_file("w", 20))
+    later = database_time() + timedelta(days=1)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=35, until=later))
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert (entry["reason"]["code"], entry["reason"]["free"], entry["reason"]["missing"]) == ("over_quota", 0, 20)
     assert not any("Never" in line for line in entry["unblock"])
 
 
