@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Q, Window
@@ -18,7 +18,8 @@ MAX_HOLDERS = 20
 
 @dataclass(frozen=True, slots=True)
 class LeafHolder:
-    """A live workflow on a leaf, with the GPUs that it holds and the size of its largest gang not yet ended."""
+    """A live workflow on a leaf, with the GPUs that it holds, also by flavor, and the size of its largest gang not yet
+    ended."""
 
     workflow: str
     owner: str
@@ -27,6 +28,7 @@ class LeafHolder:
     needed_gpus: int
     held_since: object
     submitted_at: object
+    held_by_flavor: Mapping[str, int]
 
 
 def gpus_in_use_texts(leaves: Iterable[Pool]) -> dict[str, str]:
@@ -76,6 +78,7 @@ def find_holders(leaves: Sequence[str]) -> dict[str, list[LeafHolder]]:
                 needed_gpus=row.needed_gpus,
                 held_since=row.held_since,
                 submitted_at=row.created_at,
+                held_by_flavor=row.held_by_flavor,
             )
         )
     return found

@@ -40,6 +40,7 @@ from pools.domain.values.amounts import (
 from pools.domain.values.byte_sizes import size_text
 from pools.domain.values.durations import span_text
 from pools.models import AuditEntry, Reservation
+from pools.selectors.leaf_holders import LeafHolder
 from pools.selectors.quotas.pool_tree import PoolTreeRow
 from pools.selectors.quotas.quota_pages import QuotaTreeRow, kind_segment_of
 
@@ -287,7 +288,7 @@ def resource_name(key: str, parts: Collection[str] = ()) -> str:
 
 
 @register.filter
-def held_text(row: Reservation, parts: Collection[str] = ()) -> str:
+def held_text(row: Reservation | LeafHolder, parts: Collection[str] = ()) -> str:
     """The GPUs that work holds; those of `parts`, the flavors that count parts of shared GPUs, are parts."""
     return gpus_text(row.held_gpus, row.held_by_flavor, parts)
 

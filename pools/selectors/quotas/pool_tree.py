@@ -51,6 +51,12 @@ class PoolTreeRow:
     after_text: str = ""
     flavors: tuple[FlavorUse, ...] = ()
 
+    @property
+    def usage_text(self) -> str:
+        """The GPUs in use: `8 GPUs`, and with flavors `8 h100 GPUs`."""
+        parts = [each.flavor for each in self.flavors if each.is_of_parts]
+        return gpus_text(self.total_usage, {each.flavor: each.used for each in self.flavors}, parts)
+
 
 @dataclass(frozen=True, slots=True)
 class FlavorRow:

@@ -68,7 +68,8 @@ def _words_of(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
         tasks = [task for task in group.loaded_tasks if task.gpu_count]
         flavors = dict.fromkeys(each for task in tasks for each in task.gpu_flavors or root.gpu_flavors)
         found = {gpu_words(flavor, parts, is_named=len(flavors) == 1) for flavor in flavors}
-        return found.pop() if len(found) == 1 else gpu_words("", is_named=False)
+        several = ("GPU or part of GPUs", "GPUs or parts of GPUs")
+        return found.pop() if len(found) == 1 else several if found else gpu_words("", is_named=False)
 
     return words
 

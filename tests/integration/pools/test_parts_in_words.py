@@ -75,6 +75,8 @@ def test_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) ->
     assert f"(guaranteed in use: 2 h100 GPUs and {said})" in _result_message(answer, "deleted")
     assert [each.get("shared") for each in answer["flavors"]] == [None, True]
     assert root.get("/api/configs/pool/team/subpool/a")["flavors"] == answer["flavors"]
+    page = _page("/pools/team")
+    assert f"2 workflows still hold 2 h100 GPUs and {said}. When" in page and f">{said}<" in page
     [problem] = long_drains(SYSTEM, timezone.now() + timedelta(days=2))
     assert problem.message.endswith(f"2 active workflows hold 2 h100 GPUs and {said}.")
     assert dict(problem.numbers) == {"workflows": 2, "gpus": 3}
