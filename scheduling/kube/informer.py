@@ -22,6 +22,7 @@ from scheduling.kube.connection.port import ClusterReader, ResourceKind, WatchEv
 
 logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause
+_BRIEF_SECONDS = 1.0
 MAX_DELETED = 5_000
 """So many last states of deleted objects are kept, the newest."""
 _UNFORESEEN = "An object or an answer of the cluster could not be read; the log of this process has the error."
@@ -122,7 +123,7 @@ class Informer(Generic[Key]):
         backoff = Backoff(self._timing.first_pause, self._timing.max_pause)
         while not stop.is_set():
             try:
-                self._follow_once(stop, backoff)
+                is_brief = self._follow_once(stop, backoff)
             except errors.SilentWatch:
                 self._since = ""  # nothing happened, or the connection is dead: a list tells
             except ClusterError as error:
@@ -140,7 +141,11 @@ class Informer(Generic[Key]):
                 self._pause(stop, backoff.next_pause())
             else:
                 self.error = None
-                backoff.reset()
+                if is_brief:  # as behind a proxy that ends every watch: lists tell what happens
+                    self._since = ""
+                    self._pause(stop, backoff.next_pause())
+                else:
+                    backoff.reset()
 
     def retry_now(self) -> None:
         """The cluster answers again: end a pause after a failure."""
@@ -153,8 +158,9 @@ class Informer(Generic[Key]):
             if self._retry.wait(min(left, _STOP_CHECK_SECONDS)):
                 return
 
-    def _follow_once(self, stop: threading.Event, backoff: Backoff) -> None:
-        """One list if it is due, then one watch. Each answer ends the error before it."""
+    def _follow_once(self, stop: threading.Event, backoff: Backoff) -> bool:
+        """One list if it is due, then one watch. Each answer ends the error before it. Returns whether the watch ended
+        at once and brought nothing."""
         cluster = self._connected()
         if not self._since or self._is_list_due():
             self._since = self._list(cluster)
@@ -166,7 +172,9 @@ class Informer(Generic[Key]):
             namespace=self._namespace,
             labels=self._labels,
         )
+        began, is_empty = time.monotonic(), True
         for event in events:
+            is_empty = False
             if event.type is not WatchEventType.BOOKMARK:
                 self._apply_event(event.object, is_deleted=event.type is WatchEventType.DELETED)
             self._since = event.resource_version
@@ -174,6 +182,7 @@ class Informer(Generic[Key]):
             backoff.reset()
             if stop.is_set():
                 break
+        return is_empty and time.monotonic() - began < min(_BRIEF_SECONDS, self._timing.watch_seconds / 2)
 
     def _connected(self) -> ClusterReader:
         cluster = self._connect()

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from math import isnan
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -144,6 +145,8 @@ class KubernetesReader:
                 raise errors.ServerError("The answer was not a list; is this a Kubernetes API server?")
             if not metadata.get("continue"):
                 return ObjectList(items, metadata["resourceVersion"])
+            if metadata["continue"] == more.get("continue"):
+                raise errors.ServerError("The answer names its own page as the next one, so the list has no end.")
             more = {"continue": metadata["continue"]}
 
     def watch(
@@ -448,6 +451,8 @@ def _error(answer: _Answer) -> ClusterError:
     message = str(status.get("message") or f"The API server answered {answer.status}.")
     faults, requested = _read_details(status)
     pause = requested if answer.retry_after is None else answer.retry_after
+    if pause is not None and isnan(pause):
+        pause = None
     if pause is not None:  # a gateway that asks for a day must not keep us away for longer than its fault lasts
         pause = min(pause, MAX_PAUSE_SECONDS)
     return _class_of(answer.status, status)(message, status=answer.status, field_errors=faults, retry_after=pause)
@@ -474,7 +479,11 @@ def _class_of(code: int, status: Object) -> type[ClusterError]:
         )  # an object that is missing is answered with a Status, a path that is not served is not
     if code == 409 and status.get("reason") == "AlreadyExists":
         return errors.AlreadyExists
-    return errors.ServerError if code >= 500 else _CLASSES.get(code, ClusterError)
+    if code >= 500:
+        return errors.ServerError
+    found = _CLASSES.get(code, ClusterError)
+    # Without a Status a gateway has refused the call: the API server has not judged the object.
+    return ClusterError if found is errors.InvalidObject and not status else found
 
 
 _CLASSES: dict[int, type[ClusterError]] = {

@@ -90,6 +90,29 @@ def test_the_pause_is_read_from_the_header_or_the_details(through: Callable[...,
     assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
 
 
+@pytest.mark.parametrize("code", [400, 405, 413, 422])
+def test_a_gateway_judges_no_object(through: Callable[..., Cluster], proxy: FaultyProxy, code: int) -> None:
+    """Work whose pod a gateway refuses waits; what the API server refuses has failed."""
+    proxy.add_rule("/queues/", status=code, body=b"<html>Bad Request</html>")
+    with pytest.raises(errors.ClusterError) as answered:
+        through().get(QUEUE, "a")
+    assert type(answered.value) is errors.ClusterError
+
+
+def test_a_pause_that_is_no_number_is_none(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/queues/", status=429, body=status_body(429, retryAfterSeconds=float("nan")))
+    with pytest.raises(errors.TooManyRequests) as answered:
+        through().get(QUEUE, "a")
+    assert answered.value.retry_after is None
+
+
+def test_a_list_without_an_end_is_refused(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    page = b'{"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}'
+    proxy.add_rule("/queues", status=200, body=page, times=3)
+    with pytest.raises(errors.ServerError, match="no end"):
+        through().list(QUEUE)
+
+
 @pytest.mark.parametrize("seconds", ["86400", "9" * 400])
 def test_no_pause_is_longer_than_a_minute(through: Callable[..., Cluster], proxy: FaultyProxy, seconds: str) -> None:
     """A gateway that asks for a day would keep us away after the cluster answers again."""

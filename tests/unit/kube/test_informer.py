@@ -296,3 +296,22 @@ def test_it_goes_on_after_an_error_that_nobody_foresaw(failure: Exception) -> No
         create_pod(flaky, "later")
         wait_for_names(informer, "lost-1", "later")
     assert informer.error is None
+
+
+def test_watches_that_end_at_once_are_followed_by_lists_with_pauses() -> None:
+    """A proxy that ends every watch brings no event: lists do, and they are not repeated without a pause."""
+
+    class BriefCluster(FailingCluster):
+        def watch(self, *args: Any, **kwargs: Any) -> Iterator[WatchEvent]:
+            self.watches += 1
+            return iter(())
+
+    cluster = BriefCluster()
+    timing = InformerTiming(watch_seconds=240, relist_seconds=600, first_pause=0.02, max_pause=0.2)
+    with running_informer(cluster, timing) as (informer, _):
+        wait_for(lambda: informer.has_synced)
+        create_pod(cluster, "new")
+        wait_for(lambda: informer.get("new") is not None)
+        threading.Event().wait(0.6)
+        assert informer.error is None
+    assert cluster.watches < 20
