@@ -418,7 +418,7 @@ def _seconds(text: str | None) -> float | None:
 
 def _lines(response: Any) -> Iterator[bytes]:
     rest = b""
-    for chunk in response.stream(None, decode_content=True):
+    while chunk := response.read1(_CHUNK, decode_content=True):  # what is there, also where a proxy sends no chunks
         *lines, rest = (rest + chunk).split(b"\n")
         yield from (line for line in lines if line.strip())
 

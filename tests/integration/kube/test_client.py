@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
+import urllib3
 from prometheus_client import REGISTRY
 
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.call_limits import MAX_PAUSE_SECONDS, CallLimiter
-from scheduling.kube.connection.client import KubernetesCluster, Timeouts
+from scheduling.kube.connection.client import KubernetesCluster, Timeouts, _lines
 from scheduling.kube.connection.cluster_access import KubeconfigAccess
 from scheduling.kube.connection.error_messages import condition_reason, error_message
 from scheduling.kube.connection.port import Cluster
@@ -315,3 +317,16 @@ def test_calls_are_counted_by_verb_resource_and_answer(kube_server: KubeServer, 
     assert count("get", "namespaces", "404") == 1
     assert count("list", "namespaces", "429") == 1
     assert count("get", "version", "2xx") == 1
+
+
+def test_events_of_a_watch_are_read_where_a_proxy_sends_no_chunks() -> None:
+    """They came when the watch ended, and its bookmarks kept it from being silent."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(5)
+    theirs.sendall(b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"type": "BOOKMARK"}\n')
+    plain = http.client.HTTPResponse(ours)
+    plain.begin()
+    response = urllib3.HTTPResponse(plain, headers=dict(plain.headers), preload_content=False)
+    assert next(_lines(response)) == b'{"type": "BOOKMARK"}'
+    theirs.close()
+    ours.close()
