@@ -168,11 +168,20 @@ def _check_headers(headers: Any) -> None:
         if name in headers and headers.get(name) is None:
             message = f"The header {name} holds characters other than ASCII. Send it in ASCII."
             raise RequestRefused(400, Fault.BAD_ENCODING, message)
-    kind = ",".join(headers.get_all("content-type"))
-    if "charset" in kind.lower() and parse_header_parameters(kind)[1].get("charset", "utf-8").lower() not in _CHARSETS:
-        # Django would decode the query by it, and Python has codecs that are not for text.
-        message = "The Content-Type names a charset that is not read here. Send UTF-8."
+    if not _has_readable_kind(",".join(headers.get_all("content-type"))):
+        # Django would decode the query by the charset, and Python has codecs that are not for text.
+        message = "The Content-Type cannot be read, or names another charset. Send UTF-8, and name no other."
         raise RequestRefused(415, Fault.BAD_ENCODING, message)
+
+
+def _has_readable_kind(kind: str) -> bool:
+    """Whether the parameters of a Content-Type can be read, and the charset is one that we decode."""
+    if "charset" not in kind.lower() and "*" not in kind:  # a parameter with * has an encoding of its own
+        return True
+    try:
+        return parse_header_parameters(kind)[1].get("charset", "utf-8").lower() in _CHARSETS
+    except ValueError:
+        return False
 
 
 def _read_until_pause(iterator: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -23,7 +23,7 @@ from pools.domain.values.scalars import whole_number
 MAX_TEXT_LENGTH = 2_000
 MINUTE_FORMAT = "%Y-%m-%dT%H:%M"
 DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", MINUTE_FORMAT)
-NO_TIME = "This is not a date and time that there is: give it as 2026-12-04 18:00, or leave the box empty."
+NO_TIME = "There is no such date and time. Give it as 2026-12-04 18:00, or leave the box empty."
 """The refusal of a time; it has the format, because a browser sends nothing of what is half typed."""
 TOO_LONG = "The text has %(show_value)s characters, and the most is %(limit_value)s. Shorten it."
 _WORDS_OF_FILES = {

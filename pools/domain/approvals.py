@@ -15,7 +15,15 @@ from pools.domain.configuration.pool_fields import APPROVAL_ABOVE
 from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, Fault, Violation, joined_messages
 from pools.domain.quota.stored_quotas import flavor_quotas
-from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, Gpus, decode_gpus, encode_gpus, gpu_words
+from pools.domain.values.amounts import (
+    DEFAULT_FLAVOR,
+    MIXED_WORDS,
+    UNLIMITED,
+    Gpus,
+    decode_gpus,
+    encode_gpus,
+    gpu_words,
+)
 from pools.domain.values.counting import counted
 
 LASTING_QUOTA = "lasting quota"
@@ -227,7 +235,7 @@ def _unit(change: AmountChange, flavors: Collection[str], parts: Collection[str]
     units = {gpu_words(flavor, parts, is_named=False) for flavor in ([which] if which else flavors)}
     if len(units) == 1:
         return units.pop()
-    return ("GPU or part of GPUs", "GPUs and parts of GPUs") if units else gpu_words(DEFAULT_FLAVOR)
+    return MIXED_WORDS if units else gpu_words(DEFAULT_FLAVOR)
 
 
 def _text(gpus: Gpus, unit: tuple[str, str]) -> str:

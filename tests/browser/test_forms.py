@@ -125,9 +125,7 @@ def test_a_half_typed_date_is_no_lasting_quota(scene: PoolScene, signed_in: Call
     page.get_by_label("Quota in GPUs").fill("48")
     page.get_by_label("Until in").press("1")
     page.get_by_role("button", name="Preview").click()
-    expect_text(
-        page.locator("[data-field=until]"), "This is not a date and time that there is: give it as 2026-12-04 18:00"
-    )
+    expect_text(page.locator("[data-field=until]"), "There is no such date and time. Give it as 2026-12-04 18:00")
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
 
 

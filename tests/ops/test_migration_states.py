@@ -53,9 +53,12 @@ def test_the_neighbours_of_a_model_are_not_rendered_again() -> None:
     OPERATIONS[0].state_forwards("library", state)
     shelf = state.apps.get_model("library", "shelf")
     with added_in_place():
-        for operation in OPERATIONS[1:]:
+        OPERATIONS[1].state_forwards("library", state)
+        book = state.apps.get_model("library", "book")
+        for operation in OPERATIONS[2:]:
             operation.state_forwards("library", state)
     assert state.apps.get_model("library", "shelf") is shelf
+    assert state.apps.get_model("library", "book") is book
 
 
 def _check(state: ProjectState) -> None:

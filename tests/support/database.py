@@ -105,11 +105,13 @@ def restore_pristine(url: str) -> None:
 
 
 def _close_broken_connection() -> None:
-    """End Django's session where a test has left it in a transaction, or the server has ended it."""
+    """End Django's session where a test has left it in a transaction or with a lock, or the server has ended it."""
     if connection.connection is None:
         return
     if connection.in_atomic_block or not connection.get_autocommit() or not connection.is_usable():
         connection.close()
+    else:
+        connection.connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 def end_resets() -> None:

@@ -114,7 +114,7 @@ class PoolAdmin(PolicyAdmin):
             flavor_columns=FLAVOR_QUOTA_COLUMNS,
             holder_columns=HOLDER_COLUMNS,
             archived_columns=ARCHIVED_SUBPOOL_COLUMNS,
-            draining=[(row, held[row.name]) for row in draining_rows],
+            draining=[(row, held[row.name], tree.excess_text(row)) for row in draining_rows],
             warnings=capacity_warnings(actor, clusters_of([root])),
             archived=pool_tree.archived_subpools(root),
             entries=_audit_entries(request, root),

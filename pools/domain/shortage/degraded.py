@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain.shortage.platform_shares import shares_in_order, shares_in_proportion
-from pools.domain.values.amounts import DEFAULT_FLAVOR, gpu_words
+from pools.domain.values.amounts import DEFAULT_FLAVOR, MIXED_WORDS, gpu_words
 from pools.domain.values.counting import counted
 
 FlavorGpus = Mapping[str, Mapping[str, int]]
@@ -128,22 +128,25 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
             return f"Cluster {found.backend} has too few usable GPUs {where}. {shares}"
         why = ", while nodes are drained" if found.drained else ""
         return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
+    is_one = sum(each.missing for each in found.pools) == 1
+    missing = f"{found.missing_amounts} {'is' if is_one else 'are'} missing"
+    if not found.missing:
+        return f"Cluster {found.backend} has too few usable parts of GPUs: {missing}. {shares}"
     lost = f"{found.usable} of its " * (found.usable < found.gpus) + counted(found.gpus, "GPU")
     where = " in some flavors" if found.has_flavors else " on the platforms of some pools"
-    by_platform = where if found.missing and found.usable >= found.quota else ""
-    is_one = sum(each.missing for each in found.pools) == 1
+    by_platform = where if found.usable >= found.quota else ""
     if found.drained:
         lost += f" ({found.drained} are on drained nodes)"
     return (
         f"Cluster {found.backend} can use {lost} now, and the quotas of its pools are {found.quota} together: "
-        f"{found.missing_amounts} {'is' if is_one else 'are'} missing{by_platform}. {shares}"
+        f"{missing}{by_platform}. {shares}"
     )
 
 
 def excess_message(backend: str, gpus: int, parts: Collection[str] = ()) -> str:
     """The warning about nodes that are smaller than what their work holds, also where the flavors `parts` count parts
     of shared GPUs."""
-    amount = counted(gpus, *(("GPU or part of GPUs", "GPUs or parts of GPUs") if parts else ("GPU", "GPUs")))
+    amount = counted(gpus, *(MIXED_WORDS if parts else ("GPU", "GPUs")))
     return f"On cluster {backend} work holds {amount} more than its nodes have: it stays until it ends."
 
 

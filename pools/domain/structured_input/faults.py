@@ -31,7 +31,7 @@ class Faults:
     @property
     def is_full(self) -> bool:
         """Whether further violations are only counted."""
-        return len(self.violations) >= (MAX_DETAILS if self.maximum is None else self.maximum)
+        return len(self.violations) >= (MAX_DETAILS - 1 if self.maximum is None else self.maximum)
 
     def add(self, path: str, code: Fault | RuleName, message: str, line: int | None = None) -> None:
         """Note one broken rule. `path` as in `workflow.tasks[2].image`, `line` from 1 in the file of the author."""
@@ -40,11 +40,17 @@ class Faults:
     def append(self, violation: Violation) -> None:
         """Note a violation that another check has found."""
         if self.is_full:
-            self.unlisted_count += 1
+            self.leave_out()
         elif (
             self.maximum is None or violation not in self.violations
         ):  # ten tasks with one resource report its fault ten times
             self.violations.append(violation)
+
+    def leave_out(self) -> None:
+        """Count a violation that is not listed. What an error names ends with a violation that says so."""
+        if self.maximum is None and not self.unlisted_count:
+            self.violations.append(Violation("", Fault.MORE, "More faults are not listed. Correct these first."))
+        self.unlisted_count += 1
 
     def extend(self, violations: Iterable[Violation]) -> None:
         """Note several violations."""

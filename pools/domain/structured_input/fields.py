@@ -33,8 +33,10 @@ class FieldReader:
 
     def reject_unknown_keys(self, known: Collection[str], ignored: Collection[str] = ()) -> None:
         """Refuse each unknown key; `ignored` are keys that answers add and that a request may contain."""
-        for key in self.body:
-            if key not in known and key not in ignored and not self.faults.is_full:
+        for key in [key for key in self.body if key not in known and key not in ignored]:
+            if self.faults.is_full:
+                self.faults.leave_out()  # a message is slow to make for many keys
+            else:
                 path = self.path_of(shorten_value(str(key)))
                 self.faults.add(
                     path, Fault.UNKNOWN_KEY, unknown_key_message(path, str(key), sorted(known), self.faults)

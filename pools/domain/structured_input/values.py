@@ -67,7 +67,9 @@ class ValueReader:
         found = self.map_entries("")
         for key in [key for key in found if key not in allowed]:
             unknown = found.pop(key)
-            if not self.faults.is_full:
+            if self.faults.is_full:
+                self.faults.leave_out()  # a message is slow to make for many keys
+            else:
                 unknown.add_fault(Fault.UNKNOWN_KEY, unknown_key_message(unknown.path, key, allowed, self.faults))
         found = {key: reader for key, reader in found.items() if not reader.is_absent}
         for key in [key for key in required if key not in found]:

@@ -129,6 +129,10 @@ def amount_text(amount: Amount) -> str:
     return repr(near) if Fraction(repr(near)) == number else str(number)
 
 
+MIXED_WORDS = ("GPU or part of GPUs", "GPUs or parts of GPUs")
+"""For :func:`counted`: of a sum that may have both."""
+
+
 def gpu_words(flavor: str, parts: Collection[str] = (), *, is_named: bool = True) -> tuple[str, str]:
     """What one GPU of a flavor and several are called: `h100 GPU`, and of one of `parts`, the flavors that count parts
     of shared GPUs, `t4 part of GPUs`. The default flavor has no name there, nor has one that the text names before."""

@@ -105,6 +105,12 @@ class PoolTree:
         """The pool, its remainder and its subpools in each flavor that they have; none without flavors."""
         return tuple(row for flavor, kind in self.balance.kinds.items() for row in _flavor_rows(flavor, kind))
 
+    def excess_text(self, row: PoolTreeRow) -> str:
+        """The GPUs that guaranteed work of a leaf uses beyond its quota: `2 GPUs`, and with flavors `2 h100 GPUs`."""
+        own = [each for each in self.by_flavor if (each.kind, each.label) == (row.kind, row.label)]
+        excess = {each.flavor: each.used - each.quota for each in own if each.used > each.quota}
+        return gpus_text(row.bar.draining, excess, self.pool.part_flavors)
+
     @property
     def draining(self) -> tuple[PoolTreeRow, ...]:
         """The subpools that are being deleted."""

@@ -1,4 +1,4 @@
-"""The time after which a cluster counts as silent (design, O5.3)."""
+"""The times after which a cluster counts as silent (design, O5.3)."""
 
 from __future__ import annotations
 
@@ -6,3 +6,6 @@ from datetime import timedelta
 
 HEARTBEAT_LIFETIME = timedelta(minutes=2)
 """A backend whose last heartbeat is older is OFFLINE."""
+
+HEARTBEAT_OVERDUE = timedelta(seconds=30)
+"""A backend whose last heartbeat is older does not answer now: they come every 10 s."""

@@ -11,8 +11,6 @@ from operator import itemgetter
 from zlib import crc32
 
 from pools.domain.names import split_name
-from pools.domain.values.amounts import gpu_words
-from pools.domain.values.counting import counted
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.cluster.node_map import MappedNode, NodeWork
 
@@ -54,8 +52,7 @@ class NodeTile:
         held = [f"{each.workflow} × {each.gpus}" for each in self.node.work] + self.other_texts
         states = (("suspect", use.failures), ("shared", use.is_shared), (use.state, not use.ready))
         state = "".join(f"{word}; " for word, holds in states if holds)
-        size = counted(use.gpus, *gpu_words(use.flavor or "", use.parts, is_named=False))
-        return f"{use.name}: {state}{use.free_gpus} of {size} free{': ' * bool(held)}{', '.join(held)}"
+        return f"{use.name}: {state}{use.free_gpus} of {use.size_text} free{': ' * bool(held)}{', '.join(held)}"
 
     @property
     def other_texts(self) -> list[str]:

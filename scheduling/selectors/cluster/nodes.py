@@ -84,6 +84,11 @@ class NodeUsage:
         return max(self.gpus, self.advertised_gpus or 0)
 
     @property
+    def size_text(self) -> str:
+        """Its GPUs for people: `8 GPUs`, or `8 parts of GPUs`."""
+        return counted(self.gpus, *gpu_words(self.flavor or "", self.parts, is_named=False))
+
+    @property
     def free_gpus(self) -> int:
         """The GPUs on which work may still start: none on a node that takes no new work."""
         return self.free(self.gpus, self.used_gpus, self.ending_gpus, self.other_gpus)

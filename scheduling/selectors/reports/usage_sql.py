@@ -94,14 +94,15 @@ _FLAVOR_OF_WAIT = f"""
         (
             SELECT (array_agg(flavor ORDER BY place, flavor))[1] FROM (
                 SELECT permitted.flavor, min(permitted.place) AS place
-                FROM scheduling_task task CROSS JOIN LATERAL (
+                FROM (
+                    SELECT DISTINCT gpu_flavors FROM scheduling_task
+                    WHERE group_id = piece.group_id AND gpu_count > 0 AND cardinality(%(part_backends)s::bigint[]) > 0
+                ) task CROSS JOIN LATERAL (
                     SELECT * FROM jsonb_array_elements_text(task.gpu_flavors) WITH ORDINALITY AS named (flavor, place)
                     UNION ALL
-                    SELECT own.flavor, own.place FROM pool_order own
-                    WHERE task.gpu_flavors = '[]' AND own.slot = piece.slot AND own.pool = piece.pool
+                    SELECT * FROM unnest(pool_flavor.flavors) WITH ORDINALITY AS own (flavor, place)
+                    WHERE task.gpu_flavors = '[]'
                 ) permitted
-                WHERE task.group_id = piece.group_id AND task.gpu_count > 0
-                    AND cardinality(%(part_backends)s::bigint[]) > 0
                 GROUP BY permitted.flavor
             ) permitted
             HAVING bool_and({counts_parts("root.backend_id", "permitted.flavor", "piece.slot")})
@@ -386,12 +387,13 @@ wait_piece AS (
     ) change
 ),
 pool_flavor AS MATERIALIZED (
-    SELECT slot.slot, pool_id AS pool, CASE WHEN min(flavor) = max(flavor) THEN min(flavor) ELSE '' END AS flavor
-    FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id
-),
-pool_order AS (
-    SELECT slot.slot, pool_id AS pool, flavor, max(span.id) AS place
-    FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id, flavor
+    SELECT slot, pool, CASE WHEN min(flavor) = max(flavor) THEN min(flavor) ELSE '' END AS flavor,
+        array_agg(flavor ORDER BY place) AS flavors
+    FROM (
+        SELECT slot.slot, pool_id AS pool, flavor, max(span.id) AS place
+        FROM root_span span JOIN slot ON slot.a < span.b AND span.a < slot.b GROUP BY slot.slot, pool_id, flavor
+    ) own
+    GROUP BY slot, pool
 ),
 waited_piece AS (
     SELECT piece.slot, workflow_id, root.backend_id AS backend, leaf,

@@ -28,7 +28,7 @@ from pools.models import Backend, GpuQuota, Pool
 from pools.permissions import namespaces_for
 from pools.selectors.quotas.backend_capacity import oversubscription_warning
 from pools.selectors.quotas.degraded import visible_promises
-from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME
+from scheduling.domain.cluster.heartbeat import HEARTBEAT_LIFETIME, HEARTBEAT_OVERDUE
 from scheduling.models import QueueSync, StuckGroup, SuspectNode, Workflow
 from scheduling.selectors.queue.waiting_pools import IdlePool, WaitingPool, sum_parts
 from scheduling.selectors.status.promised_starts import (
@@ -96,8 +96,8 @@ class Problem:
 
 
 def cluster_problems(actor: Actor) -> Iterator[Problem]:
-    """Clusters that do not answer or are offline, and queues that differ from their desired state, and what
-    a cluster that answers refuses. One query."""
+    """Clusters that do not answer or are offline, queues that differ from their desired state, and what a cluster that
+    answers refuses: in its own words for platform readers. One query."""
     rows = (
         Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
         if not actor.can_read_all
@@ -106,6 +106,7 @@ def cluster_problems(actor: Actor) -> Iterator[Problem]:
     found = rows.annotate(
         heard_at=F("cluster_state__heartbeat_at"),
         is_heard=Q(cluster_state__heartbeat_at__gte=Now() - HEARTBEAT_LIFETIME),
+        answers=Q(cluster_state__heartbeat_at__gte=Now() - HEARTBEAT_OVERDUE),
         is_connected=Q(kubernetes__isnull=False),
         has_pools=Exists(Pool.objects.roots().filter(archived=False, backend=OuterRef("pk"))),
         synced=F("queue_sync__synced"),
@@ -115,14 +116,15 @@ def cluster_problems(actor: Actor) -> Iterator[Problem]:
         drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None), distinct=True),
     ).order_by("name")
     for row in found:
-        yield from _problems_of_backend(row)
+        yield from _problems_of_backend(row, reads_platform=is_allowed(actor, Permission.PLATFORM_READ))
 
 
-def _problems_of_backend(row: Backend) -> Iterator[Problem]:
+def _problems_of_backend(row: Backend, *, reads_platform: bool) -> Iterator[Problem]:
     subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
     is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
     cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
     fault: str = getattr(row, "fault", None) or ""
+    told = fault if reads_platform else ""
     is_silent = False
     if row.desired_offline:
         message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
@@ -132,7 +134,7 @@ def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     if is_silent:
         # The same failure keeps the queues out of sync, so its cause is named once.
         is_judged = row.offline or heard_at is not None
-        message = _silence_message(row, cause if is_out_of_sync else fault, never=heard_at is None, is_judged=is_judged)
+        message = _silence_message(row, cause if is_out_of_sync else told, never=heard_at is None, is_judged=is_judged)
         since = heard_at or (since if is_out_of_sync else None)
         yield Problem(ProblemCode.SILENT_CLUSTER, subject, message, is_urgent=is_judged, since=since)
     drift: int = getattr(row, "drift", 0)
@@ -143,8 +145,9 @@ def _problems_of_backend(row: Backend) -> Iterator[Problem]:
     elif is_out_of_sync and not is_silent:
         message = f"The queues of cluster {row.name} are not in sync: {cause}"
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
-    if fault and not is_silent and not (is_out_of_sync and fault in cause):
-        yield Problem(ProblemCode.REFUSED_CALL, subject, f"Cluster {row.name}: {fault}", is_urgent=True)
+    if fault and not is_silent and getattr(row, "answers", False) and not (is_out_of_sync and fault in cause):
+        message = f"Cluster {row.name}: {told}" if told else f"Cluster {row.name} refuses a call that OSMO Admin needs."
+        yield Problem(ProblemCode.REFUSED_CALL, subject, message, is_urgent=True)
 
 
 def _silence_message(row: Backend, cause: str, *, never: bool, is_judged: bool) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pools.domain.values.amounts import gpu_words
+from pools.domain.values.amounts import MIXED_WORDS, gpu_words
 from pools.domain.values.counting import counted
 from pools.models import AuditEntry
 from scheduling.domain.statuses import TaskStatus
@@ -68,8 +68,7 @@ def _words_of(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
         tasks = [task for task in group.loaded_tasks if task.gpu_count]
         flavors = dict.fromkeys(each for task in tasks for each in task.gpu_flavors or root.gpu_flavors)
         found = {gpu_words(flavor, parts, is_named=len(flavors) == 1) for flavor in flavors}
-        several = ("GPU or part of GPUs", "GPUs or parts of GPUs")
-        return found.pop() if len(found) == 1 else several if found else gpu_words("", is_named=False)
+        return found.pop() if len(found) == 1 else MIXED_WORDS if found else gpu_words("", is_named=False)
 
     return words
 

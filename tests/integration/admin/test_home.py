@@ -162,10 +162,18 @@ def test_a_cluster_that_refuses_a_call(as_person: Callable[[str], Client]) -> No
     (problem,) = _overview(root)["problems"]
     assert problem["code"] == "queue_sync", "one problem for one cause"
     QueueSync.objects.filter(backend=prod).update(synced="True", message="")
-    ClusterState.objects.filter(pk=state.pk).update(heartbeat_at=timezone.now() - timedelta(hours=1))
-    (problem,) = _overview(root)["problems"]
-    assert problem["code"] == "silent_cluster"
+    Pool.objects.filter(name="team").update(backend=prod)
+    told = [each for each in _overview(as_person("worker"))["problems"] if each["code"] == "refused_call"]
+    assert [each["message"] for each in told] == ["Cluster prod refuses a call that OSMO Admin needs."]
+    state_rows = ClusterState.objects.filter(pk=state.pk)
+    state_rows.update(heartbeat_at=timezone.now() - timedelta(seconds=40))
+    codes = {each["code"] for each in _overview(root)["problems"]}
+    assert not codes & {"refused_call", "silent_cluster"}, "it does not answer now, and that is not judged yet"
+    state_rows.update(heartbeat_at=timezone.now() - timedelta(hours=1))
+    (problem,) = [each for each in _overview(root)["problems"] if each["code"] == "silent_cluster"]
     assert problem["message"].endswith("It forbids this call.")
+    (problem,) = [each for each in _overview(as_person("worker"))["problems"] if each["code"] == "silent_cluster"]
+    assert "forbids" not in problem["message"]
 
 
 def test_a_late_background_job(as_person: Callable[[str], Client]) -> None:

@@ -86,8 +86,9 @@ def test_a_refusal_is_shown_at_its_field_and_loses_nothing(chief: Client) -> Non
     assert "no pool or subpool" in page
     assert all(f'value="{text}"' in page for text in ("team--a", "4", "nothing", "7"))
     for key, allowed in (("quota", ", or the word unlimited."), ("limit", ", or the word unlimited."), ("weight", ".")):
-        form = chief.post(PAGE, {**FORM, f"{key}_1": "many"}).context["form"]
-        (fault,) = form.errors[f"{key}_1"]
+        refused = chief.post(PAGE, {**FORM, f"{key}_1": "many"})
+        (fault,) = refused.context["form"].errors[f"{key}_1"]
+        assert fault in refused.content.decode()
         assert fault.startswith(f"{key.capitalize()} must be a number from 0{allowed} An empty box keeps")
     wrong = chief.post(PAGE, {**FORM, "period": "own", "since": "2126-01-01T00:00", "until": "2126-01-02T00:00"})
     assert "in the future" in wrong.content.decode()

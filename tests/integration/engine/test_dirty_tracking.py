@@ -390,5 +390,7 @@ def test_the_note_of_new_work_is_asynchronous_and_nothing_after_it(
         cursor.execute("SET synchronous_commit = on")  # the database of the tests waits for no disk
         reconcile_backend(full_team.backend_id, scope=Scope.HINT)
         cursor.execute("SHOW synchronous_commit")
-        assert [*commits, cursor.fetchone()[0]] == ["off", "on"]
+        after = cursor.fetchone()[0]
+        cursor.execute("RESET synchronous_commit")  # other tests use this session
+        assert [*commits, after] == ["off", "on"]
     assert BackendSchedulingState.objects.get().full_cycle_due

@@ -164,6 +164,7 @@ class TestRefusals:
         answer = admin("PUT" if "configs" in address else "POST", address, faults)
         assert answer.status == 400
         assert len(answer.body["details"]) == MAX_DETAILS
+        assert answer.body["details"][-1]["code"] == "more"
         assert answer.body["message"].count(" is not known here") <= MAX_DETAILS
 
     def test_the_warnings_of_a_query_fit_into_a_header(self, admin: ApiClient) -> None:

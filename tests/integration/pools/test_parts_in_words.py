@@ -125,7 +125,7 @@ def test_an_approval_names_what_it_counts(cut: None) -> None:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"t4": 20}))
     assert "The quota of t4 of team--a would change from 8 parts of GPUs to 20 parts of GPUs." in found.value.message
     assert "Changes of more than 4 parts of GPUs need" in found.value.message
-    assert "quota of team--a would change from 16 GPUs and parts of GPUs to 28 GPUs and" in found.value.message
+    assert "quota of team--a would change from 16 GPUs or parts of GPUs to 28 GPUs or" in found.value.message
     with pytest.raises(Conflict) as found:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 16}))
     assert "The quota of h100 of team--a would change from 8 GPUs to 16 GPUs." in found.value.message
@@ -135,7 +135,8 @@ def test_missing_parts_are_no_missing_gpus(cut: None) -> None:
     world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(24)}))
     [found] = read_degraded().values()
     message = degraded_message(found, None)
-    assert "of its pools are 16 together: 8 t4 parts of GPUs are missing. Now team can have 24 of its 32 t4." in message
+    missing = "8 t4 parts of GPUs are missing"
+    assert f"has too few usable parts of GPUs: {missing}. Now team can have 24 of its 32 t4." in message
     assert read_promises(world.admin_actor(), "sim").is_degraded
     page = _page("/clusters/sim")
     assert ">8 t4 parts of GPUs missing</span>" in page and ">parts</span>" in page

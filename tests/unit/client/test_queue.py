@@ -55,6 +55,9 @@ def test_the_file_has_the_time_waited_in_seconds(osmo, stub):
     assert "  1 h 31 min  " in osmo.ok("workflow", "queue").splitlines()[2]
     heads, row = (line.split(",") for line in osmo.ok("workflow", "queue", "-o", "csv").splitlines())
     assert dict(zip(heads, row, strict=True))["waits_seconds"] == "5460"
+    since_it_was_preempted = queue_entry(waits_since="2026-11-20T11:29:00")
+    stub.on("GET", "/api/queue", {"entries": [since_it_was_preempted], "more_entries": False})
+    assert "  2 min  " in osmo.ok("workflow", "queue").splitlines()[2]
 
 
 @time_machine.travel(datetime(2026, 11, 20, 10, 1, tzinfo=UTC), tick=False)

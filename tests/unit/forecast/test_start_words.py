@@ -12,7 +12,7 @@ from scheduling.domain.start_words import UNKNOWN, StartTimes, start_about, star
 NOW = datetime(2026, 11, 27, 12, 40, tzinfo=UTC)
 
 
-def _times(*minutes: float | None, latest: float | None = None, never: bool = False) -> StartTimes:
+def _times(*minutes: float | None, latest: float | None = None, never: str | None = None) -> StartTimes:
     p10, p50, p90 = (None if each is None else NOW + timedelta(minutes=each) for each in minutes)
     bound = None if latest is None else NOW + timedelta(minutes=latest)
     return StartTimes(NOW - timedelta(minutes=1), p10, p50, p90, never, bound)
@@ -65,9 +65,10 @@ def test_a_forecast_comes_with_the_record_of_those_like_it() -> None:
 
 def test_work_that_can_start_now_and_work_that_never_does() -> None:
     assert start_about(StartTimes(NOW, NOW, NOW, NOW), NOW) == "now"
-    assert start_about(_times(None, None, None, never=True), NOW) == UNKNOWN
-    never = _times(None, None, None, never=True)
-    assert start_about_sentence(never, NOW) == never.never, "every page and answer says it, not that of a loss alone"
+    never = _times(None, None, None, never="It starts in none of 6 sampled futures.")
+    assert start_about(never, NOW) == UNKNOWN
+    told = start_about_sentence(never, NOW)
+    assert told == "It starts in none of 6 sampled futures.", "every page and answer says it, not that of a loss alone"
     assert start_about(None, NOW) == UNKNOWN
     assert start_about_sentence(None, NOW) == ""
 

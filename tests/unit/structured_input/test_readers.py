@@ -77,6 +77,20 @@ def test_a_full_list_counts_further_faults() -> None:
     assert ([fault.path for fault in faults.violations], faults.unlisted_count) == (["key1", "key2"], 1)
 
 
+def test_unknown_keys_beyond_a_full_list_are_counted_too() -> None:
+    faults = Faults(maximum=2)
+    ValueReader({f"k{number}": 1 for number in range(5)}, "", None, faults).known_fields(["name"])
+    FieldReader({"other": 1}, "", faults).reject_unknown_keys(["name"])
+    assert (len(faults.violations), faults.unlisted_count) == (2, 4)
+
+
+def test_what_an_error_names_ends_with_the_word_that_there_is_more() -> None:
+    faults = Faults()
+    FieldReader({f"k{number}": 1 for number in range(2_000)}, "", faults).reject_unknown_keys(["name"])
+    refused = BadInput.of(faults.violations)
+    assert (len(refused.details), refused.details[-1].code, faults.unlisted_count) == (1000, "more", 1001)
+
+
 def test_a_body_raises_all_its_faults_at_once() -> None:
     reader = BodyReader({"id": 1, "roles": "admin", "extra": 1, "description": "why", "tags": []})
     reader.reject_unknown_keys(("id", "roles"))

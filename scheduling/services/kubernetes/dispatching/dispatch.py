@@ -33,6 +33,7 @@ from scheduling.services.kubernetes.dispatching.dispatch_holds import hold_back,
 Item = TypeVar("Item")
 BATCH_SIZE = 40  # gangs or objects between two renewals of the lease
 FIRST_PAUSE, MAX_PAUSE = 1.0, 60.0  # seconds before another attempt to dispatch a gang
+PATIENCE = 30.0  # seconds of faults, such as webhooks that time out, after which the rest waits for the next round
 
 
 class Dispatcher:
@@ -67,9 +68,10 @@ class Dispatcher:
         refused: set[UUID] = set()
         for batch in _batches(admitted):
             before_batch()
-            ended, silence = self._dispatch_batch(cluster, context, batch, find_pod_group, on_created)
+            ended, faults = self._dispatch_batch(cluster, context, batch, find_pod_group, on_created)
             refused |= ended
-            if silence is not None:
+            silence = next(filter(errors.is_silence, faults), None)
+            if silence is not None or (faults and time.monotonic() - now > PATIENCE):
                 return refused, silence
         return refused, None
 
@@ -80,7 +82,7 @@ class Dispatcher:
         groups: Collection[UUID],
         find_pod_group: Callable[[UUID], Object | None],
         on_created: Callable[[GangCreation], None],
-    ) -> tuple[set[UUID], ClusterError | None]:
+    ) -> tuple[set[UUID], list[ClusterError]]:
         plan = list(pending_manifests(context, groups, find_pod_group))
         refusals = {each.group_id: each.reason for each in plan if isinstance(each, ImpossibleGang)}
         manifests = [each for each in plan if isinstance(each, GangManifest)]
@@ -93,8 +95,7 @@ class Dispatcher:
         refusals |= {result.group_id: result.refusal for result in results if result.refusal}
         observation.fail_refused_gangs(context.backend, refusals)
         self._record_results(results)
-        silence = next((result.error for result in results if errors.is_silence(result.error)), None)
-        return set(refusals), silence
+        return set(refusals), [result.error for result in results if result.error is not None]
 
     def _record_results(self, results: Iterable[GangCreation]) -> None:
         reasons: dict[UUID, Mapping[str, Any] | None] = {}
