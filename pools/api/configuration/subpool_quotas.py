@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.configuration.subpools import kinds_of
 from pools.api.schema import TEXT, QueryParameter, describe_operation
 from pools.api.views import View
 from pools.domain.changes.subpools import ResizeSubpools
@@ -50,7 +51,8 @@ class SubpoolQuotas(View):
 
 
 def _render(result: QuotasResult) -> Response:
-    changed = [subpool_body(each.row, each.subpool) for each in result.changed]
+    kinds = {root.pk: kinds_of(root) for root in {each.row.root for each in result.changed}}
+    changed = [subpool_body(each.row, each.subpool, kinds[each.row.root.pk]) for each in result.changed]
     return Response(ResizedAnswer(subpools=changed, warnings=list(result.warnings)))
 
 

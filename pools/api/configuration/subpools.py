@@ -105,20 +105,20 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
     row = rows.filter(parent__name=parent, subpool_name=subpool).first()
     if row is None:
         raise NotFound(f"Pool {parent} has no subpool {subpool}.")
-    return Response(subpool_body(row, subpool_from_row(row), _kinds(row)), headers=etag_header(row.version))
+    return Response(subpool_body(row, subpool_from_row(row), kinds_of(row.root)), headers=etag_header(row.version))
 
 
 def _render(result: SubpoolResult) -> Response:
     body = subpool_body(
-        result.row, result.subpool, _kinds(result.row), warnings=result.warnings, reactivated=result.reactivated,
+        result.row, result.subpool, kinds_of(result.row.root), warnings=result.warnings, reactivated=result.reactivated,
         cancelled=result.cancelled,
     )  # fmt: skip
     return Response(body, headers=etag_header(result.row.version))
 
 
-def _kinds(row: Pool) -> Mapping[str, PoolBalance]:
-    """The balances of the flavors of a subpool's pool; no query where it names none."""
-    return read_balance(row.root).kinds if row.root.flavors else {}
+def kinds_of(root: Pool) -> Mapping[str, PoolBalance]:
+    """The balances of the flavors of a pool; no query where it names none."""
+    return read_balance(root).kinds if root.flavors else {}
 
 
 def _effect(command: SubpoolChange, run: Callable[[], object], actor: Actor) -> EffectAnswer:

@@ -43,6 +43,7 @@ def test_several_subpools_trade_flavors_at_once(root: ApiClient) -> None:
     """Alone, neither change has room for its flavor; a flavor that is left out stays."""
     answer = root("PATCH", SEVERAL, {"quotas": {"team--a": {"h100": 2, "a100": 24}, "team--b": {"h100": 14}}})
     assert answer.status == 200
+    assert [[each["quota"] for each in part["flavors"]] for part in answer.body["subpools"]] == [[2, 24], [14, 8]]
     assert root.get(SEVERAL)["quotas"] == {"team--a": {"h100": 2, "a100": 24}, "team--b": {"h100": 14, "a100": 8}}
     assert _left() == {"h100": 0, "a100": 0}
     world.check_deferred_constraints()
