@@ -23,7 +23,7 @@ ERROR_DESCRIPTIONS = {
     404: "The object does not exist, or you may not see it.",
     409: "The state of the object or a concurrent change forbids it; or another request used the Idempotency-Key.",
     412: "The object has changed since you read it (`If-Match`).",
-    415: "The body is compressed; send it as it is.",
+    415: "The body is compressed, or the Content-Type cannot be read or names another charset than UTF-8.",
     429: "Too many attempts; wait as long as `Retry-After` says.",
     503: "A lock or a dependency did not answer in time. Nothing was changed; try again after `Retry-After`.",
 }
@@ -153,13 +153,11 @@ def _query(query: QueryParameter) -> dict[str, Any]:
 
 
 def _responses(documented: describe_operation, method: str, path: str) -> dict[str, Any]:
-    statuses = {400, 503, *documented.extra_statuses}
+    statuses = {400, 415, 503, *documented.extra_statuses}
     if not documented.is_anonymous:
         statuses |= {401, 403}
     if "{" in path:
         statuses.add(404)
-    if method in CHANGING_METHODS:
-        statuses.add(415)
     if method in CHANGING_METHODS and not documented.is_anonymous:
         statuses |= {404, 409} if method == "POST" else {404, 409, 412}
     answer = {} if documented.answer is None else schema_of(documented.answer)

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from pools.admin.base import actor_of
-from pools.admin.forms import MAX_TEXT_LENGTH, time_field
+from pools.admin.forms import MAX_TEXT_LENGTH, TOO_LONG, time_field
 from pools.domain.changes.command import TEXT, ChangeField, fields_of
 from pools.domain.lists import PoolQuery
 from pools.filtersets.audit import AuditFilterSet
@@ -94,8 +94,9 @@ class PageFilterSet(QueryFilterSet):
             return time_field(about.label)
         widget = forms.TextInput(attrs={"autocomplete": "off"})
         return forms.CharField(
-            label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget, help_text=about.hint
-        )
+            label=about.label, required=False, max_length=MAX_TEXT_LENGTH, widget=widget, help_text=about.hint,
+            error_messages={"max_length": TOO_LONG},
+        )  # fmt: skip
 
     @property
     def search_field(self) -> forms.BoundField:

@@ -214,6 +214,7 @@ def text_field(
         required=required,
         max_length=MAX_TEXT_LENGTH,
         widget=forms.TextInput(attrs=attrs),
+        error_messages={"max_length": TOO_LONG},
     )
     field.unit = unit  # type: ignore[attr-defined]  # read by parts/field.html
     return field

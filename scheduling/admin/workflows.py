@@ -21,6 +21,7 @@ from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import Gpus
+from pools.domain.values.counting import counted
 from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
@@ -46,7 +47,7 @@ from scheduling.selectors.work.attempt_bars import read_attempt_chart
 from scheduling.selectors.work.decisions import read_flavor_starts
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.observed_objects import find_observed_object
-from scheduling.selectors.work.workflow_log import event_log_lines
+from scheduling.selectors.work.workflow_log import event_log_lines, gang_words
 from scheduling.selectors.work.workflow_rows import WORKFLOW_ORDERS, read_workflow_rows
 from scheduling.selectors.work.workflows import (
     get_full_workflow,
@@ -131,6 +132,7 @@ class WorkflowAdmin(PolicyAdmin):
         status = WorkflowStatus(workflow.status)
         waiting_gangs = waiting_gangs_of(actor, workflow)
         waits, starts = read_waits(groups, timezone.now()), read_flavor_starts(workflow)
+        words = gang_words(workflow)
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
         observed = find_observed_object(workflow)
         return self.render_page(
@@ -150,6 +152,7 @@ class WorkflowAdmin(PolicyAdmin):
                     read_gang_tree_rows(group),
                     PastWaits(waits.get(group.pk, ())),
                     starts.get(group.pk),
+                    counted(group.gpus, *words(group)),
                 )
                 for group in groups
             ],

@@ -47,7 +47,7 @@ def task_log_lines(workflow: Workflow) -> list[LogLine]:
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
     """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query; in a pool
     with GPU flavors three more."""
-    found, starts, words = list(_audit_lines(workflow)), read_flavor_starts(workflow), _words_of(workflow)
+    found, starts, words = list(_audit_lines(workflow)), read_flavor_starts(workflow), gang_words(workflow)
     for group in workflow.loaded_groups:
         if start := starts.get(group.pk):
             found.append(LogLine(start.time, group.name, start.message))
@@ -59,7 +59,7 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
     return sorted([*found, *task_log_lines(workflow)], key=lambda line: line.time)
 
 
-def _words_of(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
+def gang_words(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
     """What one GPU of a gang and several are called: with their flavor where the gang may use one alone."""
     root = workflow.root_pool
     parts = root.part_flavors

@@ -103,7 +103,9 @@ def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable
     lost = next(each for each in ("job-1", "job-2") if reads.get(f"/api/workflow/{each}/receipts")["receipts"])
     [spared] = reads.get(f"/api/workflow/{lost}/receipts")["receipts"][0]["spared"]
     assert spared["gpus"] in {5, 20}
-    assert f"({spared['gpus']} t4 parts of GPUs)" in _page(f"/workflows/{lost}")
+    page = _page(f"/workflows/{lost}")
+    assert f"({spared['gpus']} t4 parts of GPUs)" in page
+    assert " t4 parts of GPUs at once" in page
 
 
 def test_a_node_says_its_parts(cut: None) -> None:

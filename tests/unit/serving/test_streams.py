@@ -14,10 +14,15 @@ from osmo_admin.serving.server import Server
 from tests.support import coroutines
 
 
+class _Headers(dict[str, str]):
+    def get_all(self, name: str) -> list[str]:
+        return [self[name]] if name in self else []
+
+
 class _Scope:
     path, method, query_string, client, server = "/api/events", "GET", "", "127.0.0.1:1", "127.0.0.1:2"
     http_version, scheme = "1.1", "http"
-    headers: dict[str, str] = {}
+    headers = _Headers()
 
 
 class _Response:
