@@ -52,12 +52,14 @@ Burst = tuple[str | int | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where forecast work stood: its queue, the hour, its GPUs, and those of the work before it in its queue."""
+    """Where forecast work stood: its queue, the hour, its GPUs, and those of the work before it in its queue. `grows`:
+    the quota there grows by itself, which sampled futures do not know."""
 
     queue: str | int | None
     hour: int
     gpus: int
     before: int
+    grows: bool = False
 
     @property
     def depth(self) -> int:

@@ -163,8 +163,9 @@ class SampledStart:
 
     @property
     def never(self) -> str | None:
-        """A sentence where no future starts it."""
-        return f"It starts in none of {self.samples} sampled futures." if self.corrected is None else None
+        """A sentence where no future starts it, and its quota does not grow by itself."""
+        is_never = self.corrected is None and not self.place.grows
+        return f"It starts in none of {self.samples} sampled futures." if is_never else None
 
     def times(self, now: datetime) -> list[datetime | None]:
         """The quantiles as times."""

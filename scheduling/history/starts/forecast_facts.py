@@ -64,10 +64,11 @@ class ForecastFacts:
         """Where each waiting gang stands in its queue, by name."""
         waiting = [fact for fact in self.present.facts.gangs if fact.name in self.waiting]
         total: Counter[str] = Counter()
-        found = {}
+        found, growing = {}, self.growing
         for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
             gpus = gang_gpus(fact)
-            found[fact.name] = Place(self.live.leaves.get(fact.queue), self.hour, gpus, total[fact.queue])
+            before, leaf = total[fact.queue], self.live.leaves.get(fact.queue)
+            found[fact.name] = Place(leaf, self.hour, gpus, before, fact.queue in growing)
             total[fact.queue] += gpus
         return found
 
@@ -78,7 +79,13 @@ class ForecastFacts:
             fact for fact in self.present.facts.gangs
             if fact.queue == first.queue and fact.name in self.waiting and fact.priority >= first.priority
         ]  # fmt: skip
-        return Place(self.live.leaves.get(first.queue), self.hour, gpus, sum(map(gang_gpus, before)))
+        leaf, grows = self.live.leaves.get(first.queue), first.queue in self.growing
+        return Place(leaf, self.hour, gpus, sum(map(gang_gpus, before)), grows)
+
+    @property
+    def growing(self) -> frozenset[str]:
+        """The queues whose quota grows by itself."""
+        return frozenset(each.name for each in self.present.facts.queues if each.later_quota)
 
     @property
     def hour(self) -> int:

@@ -9,6 +9,8 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from pools.domain.changes.pools import PatchPool
+from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import Backend
 from scheduling.domain.start_words import StartTimes, start_about_sentence
 from scheduling.history.starts import background, forecast_facts
@@ -55,6 +57,21 @@ def test_work_that_no_future_starts_has_a_sentence(alice: Any, reconcile_pool: A
     start = alice.get("/api/queue")["entries"][0]["start"]
     assert start["p50"] is None
     assert "none of" in start["never"]
+
+
+def test_work_that_waits_for_the_end_of_a_drain_is_not_told_never(alice: Any, reconcile_pool: Any) -> None:
+    """No future knows that the quota comes back."""
+    world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 34}}}))
+    alice.submit("team--a", workflow_file("big", 30))
+    reconcile_pool()
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    alice.submit("team", workflow_file("w", 20))
+
+    forecast_starts()
+
+    start = alice.get("/api/queue")["entries"][0]["start"]
+    assert (start["p50"], start["never"]) == (None, None)
+    assert "none of" not in str(alice.submit("team", workflow_file("new", 20), query="dry_run=true"))
 
 
 def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: Any) -> None:
