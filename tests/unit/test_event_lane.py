@@ -11,6 +11,7 @@ from typing import Any
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
 from tests.support import coroutines
+from tests.support.rsgi import Headers
 
 
 class Granian:
@@ -59,7 +60,7 @@ def test_the_first_bytes_are_made_in_the_lane_of_streams() -> None:
         server.__rsgi_init__(asyncio.get_running_loop())
         granian: Any = Granian()
         scope: Any = SimpleNamespace(
-            path="/api/events", headers={}, method="GET", query_string="", scheme="http", client="127.0.0.1:1",
+            path="/api/events", headers=Headers(), method="GET", query_string="", scheme="http", client="127.0.0.1:1",
             server="127.0.0.1:2", http_version="1.1", proto="http",
         )  # fmt: skip
         await server.__rsgi__(scope, granian)

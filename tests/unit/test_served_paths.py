@@ -10,6 +10,7 @@ import pytest
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
 from tests.support import coroutines
+from tests.support.rsgi import Headers
 
 
 class Granian:
@@ -27,7 +28,7 @@ def ask(path: str, **paths: tuple[str, ...]) -> list[int]:
     """The status that a server with these paths answers to a request with an endless body; 413: it would be read."""
     server = Server(lambda *_: None, threads=1, bodies=RequestBodies(seconds=1, limit=1, memory=1), **paths)  # type: ignore[arg-type]
     granian = Granian()
-    scope: Any = SimpleNamespace(path=path, headers={"content-length": "1000"})
+    scope: Any = SimpleNamespace(path=path, headers=Headers({"content-length": "1000"}))
     proto: Any = granian
     coroutines.run(server.__rsgi__(scope, proto))
     return granian.statuses

@@ -125,7 +125,8 @@ def degraded_message(found: DegradedCluster, pools: Collection[str] | None) -> s
     if pools is not None:
         if found.usable >= found.quota:
             where = "of some flavors" if found.has_flavors else "on the platforms of its pools"
-            return f"Cluster {found.backend} has too few usable GPUs {where}. {shares}"
+            what = "GPUs" if found.missing else "parts of GPUs"
+            return f"Cluster {found.backend} has too few usable {what} {where}. {shares}"
         why = ", while nodes are drained" if found.drained else ""
         return f"Cluster {found.backend} has fewer usable GPUs than the quotas of its pools together{why}. {shares}"
     is_one = sum(each.missing for each in found.pools) == 1

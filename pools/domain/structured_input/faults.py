@@ -48,7 +48,7 @@ class Faults:
 
     def leave_out(self) -> None:
         """Count a violation that is not listed. What an error names ends with a violation that says so."""
-        if self.maximum is None and not self.unlisted_count:
+        if self.maximum is None and self.violations[-1].code != Fault.MORE:
             self.violations.append(Violation("", Fault.MORE, "More faults are not listed. Correct these first."))
         self.unlisted_count += 1
 

@@ -108,8 +108,8 @@ class PoolTree:
     def excess_text(self, row: PoolTreeRow) -> str:
         """The GPUs that guaranteed work of a leaf uses beyond its quota: `2 GPUs`, and with flavors `2 h100 GPUs`."""
         own = [each for each in self.by_flavor if (each.kind, each.label) == (row.kind, row.label)]
-        excess = {each.flavor: int(each.used - each.quota) for each in own if each.used > each.quota}
-        return gpus_text(row.bar.draining, excess, self.pool.part_flavors)
+        excess = {each.flavor: min(each.used, int(each.used - each.quota)) for each in own if each.used > each.quota}
+        return gpus_text(min(row.used, row.bar.draining), excess, self.pool.part_flavors)
 
     @property
     def draining(self) -> tuple[PoolTreeRow, ...]:

@@ -7,5 +7,5 @@ from datetime import timedelta
 HEARTBEAT_LIFETIME = timedelta(minutes=2)
 """A backend whose last heartbeat is older is OFFLINE."""
 
-HEARTBEAT_OVERDUE = timedelta(seconds=30)
+HEARTBEAT_OVERDUE = timedelta(seconds=60)
 """A backend whose last heartbeat is older does not answer now: they come every 10 s."""

@@ -53,7 +53,7 @@ Burst = tuple[str | int | None, int]
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where forecast work stood: its queue, the hour, its GPUs, and those of the work before it in its queue. `grows`:
-    the quota there grows by itself, which sampled futures do not know."""
+    the quota there grows by itself so far that it has room for them, which sampled futures do not know."""
 
     queue: str | int | None
     hour: int

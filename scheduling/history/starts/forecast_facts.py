@@ -17,7 +17,7 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from pools.database.transactions import one_snapshot
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, gpu_key
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Number, gpu_key
 from pools.models import Backend, Pool
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus
@@ -64,11 +64,11 @@ class ForecastFacts:
         """Where each waiting gang stands in its queue, by name."""
         waiting = [fact for fact in self.present.facts.gangs if fact.name in self.waiting]
         total: Counter[str] = Counter()
-        found, growing = {}, self.growing
+        found = {}
         for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
             gpus = gang_gpus(fact)
             before, leaf = total[fact.queue], self.live.leaves.get(fact.queue)
-            found[fact.name] = Place(leaf, self.hour, gpus, before, fact.queue in growing)
+            found[fact.name] = Place(leaf, self.hour, gpus, before, gpus <= self.later_gpus.get(fact.queue, -1))
             total[fact.queue] += gpus
         return found
 
@@ -79,13 +79,14 @@ class ForecastFacts:
             fact for fact in self.present.facts.gangs
             if fact.queue == first.queue and fact.name in self.waiting and fact.priority >= first.priority
         ]  # fmt: skip
-        leaf, grows = self.live.leaves.get(first.queue), first.queue in self.growing
+        leaf, grows = self.live.leaves.get(first.queue), gpus <= self.later_gpus.get(first.queue, -1)
         return Place(leaf, self.hour, gpus, sum(map(gang_gpus, before)), grows)
 
-    @property
-    def growing(self) -> frozenset[str]:
-        """The queues whose quota grows by itself."""
-        return frozenset(each.name for each in self.present.facts.queues if each.later_quota)
+    @cached_property
+    def later_gpus(self) -> dict[str, Amount]:
+        """To what the quotas grow by themselves, by queue."""
+        queues = self.present.facts.queues
+        return {each.name: sum(each.later_quota.values()) for each in queues if each.later_quota}
 
     @property
     def hour(self) -> int:

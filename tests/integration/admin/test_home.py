@@ -166,7 +166,7 @@ def test_a_cluster_that_refuses_a_call(as_person: Callable[[str], Client]) -> No
     told = [each for each in _overview(as_person("worker"))["problems"] if each["code"] == "refused_call"]
     assert [each["message"] for each in told] == ["Cluster prod refuses a call that OSMO Admin needs."]
     state_rows = ClusterState.objects.filter(pk=state.pk)
-    state_rows.update(heartbeat_at=timezone.now() - timedelta(seconds=40))
+    state_rows.update(heartbeat_at=timezone.now() - timedelta(seconds=70))
     codes = {each["code"] for each in _overview(root)["problems"]}
     assert not codes & {"refused_call", "silent_cluster"}, "it does not answer now, and that is not judged yet"
     state_rows.update(heartbeat_at=timezone.now() - timedelta(hours=1))

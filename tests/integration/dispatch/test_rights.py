@@ -203,6 +203,34 @@ def test_a_call_that_fails_with_500_stops_no_other_work(
     assert "failed calling webhook" in reason["message"]
 
 
+def test_faults_that_take_long_leave_the_rest_to_the_next_round(
+    fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two rounds the agent tells that the cluster answers."""
+    real, real_hold_back = fake_harness.cluster.create, dispatch.hold_back
+    tries: list[str] = []
+
+    def create(kind: ResourceKind, body: Object, **options: Any) -> Object:
+        if kind is resource_kinds.POD:
+            tries.append(body["metadata"]["labels"]["osmo.workflow_id"])
+            if tries[-1] == tries[1]:
+                raise errors.ServerError("failed calling webhook", status=500)
+        return real(kind, body, **options)
+
+    def hold_back(*arguments: Any) -> Any:
+        tries.append("a round")
+        return real_hold_back(*arguments)
+
+    monkeypatch.setattr(fake_harness.cluster, "create", create)
+    monkeypatch.setattr(dispatch, "hold_back", hold_back)
+    for name, value in (("FIRST_PAUSE", 60.0), ("BATCH_SIZE", 1), ("PATIENCE", -1.0)):
+        monkeypatch.setattr(dispatch, name, value)
+    names = {fake_harness.submit().name, fake_harness.submit().name}
+    fake_harness.run_agent(3)
+    assert tries[0] == tries[2] == "a round"
+    assert {tries[1], tries[3]} == names
+
+
 def _finish(harness: AgentHarness, workflow: Workflow, status: str) -> None:
     """The work ends, with a new agent, which makes no pause, and nothing is left in the cluster."""
     harness.agent = ClusterAgent(harness.backend.pk, connect=connections.connect, intervals=AgentIntervals(recount=0))

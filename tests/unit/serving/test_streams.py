@@ -12,17 +12,13 @@ from osmo_admin.serving import server as serving
 from osmo_admin.serving.bodies import RequestBodies
 from osmo_admin.serving.server import Server
 from tests.support import coroutines
-
-
-class _Headers(dict[str, str]):
-    def get_all(self, name: str) -> list[str]:
-        return [self[name]] if name in self else []
+from tests.support.rsgi import Headers
 
 
 class _Scope:
     path, method, query_string, client, server = "/api/events", "GET", "", "127.0.0.1:1", "127.0.0.1:2"
     http_version, scheme = "1.1", "http"
-    headers = _Headers()
+    headers = Headers()
 
 
 class _Response:

@@ -66,12 +66,13 @@ class Dispatcher:
         sendable = keep_without_queue(context.backend, free)
         admitted = admit_gangs(context.backend, sendable, before_batch=before_batch, barred=barred)
         refused: set[UUID] = set()
-        for batch in _batches(admitted):
+        began = time.monotonic()
+        for batch in _batches(sorted(admitted, key=lambda group: group in self._pauses)):  # what failed comes last
             before_batch()
             ended, faults = self._dispatch_batch(cluster, context, batch, find_pod_group, on_created)
             refused |= ended
             silence = next(filter(errors.is_silence, faults), None)
-            if silence is not None or (faults and time.monotonic() - now > PATIENCE):
+            if silence is not None or (faults and time.monotonic() - began > PATIENCE):
                 return refused, silence
         return refused, None
 
