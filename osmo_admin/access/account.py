@@ -14,10 +14,10 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import actor_of
-from pools.domain.changes.command import fields_of
 from pools.domain.changes.profiles import UpdateProfile
 from pools.domain.changes.users import SetPassword
 from pools.domain.errors import DomainError
+from pools.domain.structured_input.declared_values import fields_of
 from pools.models import User
 from pools.services.people.users import set_password, update_profile
 

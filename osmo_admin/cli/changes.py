@@ -16,52 +16,27 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 
 from osmo_admin.cli.base.command_decorator import client_command
-from osmo_admin.cli.base.completion import (
-    complete_backends,
-    complete_cohorts,
-    complete_namespaces,
-    complete_nodes,
-    complete_parent_pools,
-    complete_pools,
-    complete_roles,
-    complete_subpools,
-    complete_users,
-    complete_workflows,
-)
 from osmo_admin.cli.base.options import DescriptionOption, IfMatchOption, RequestApprovalOption
 from osmo_admin.cli.base.output import confirm, print_answer
 from osmo_admin.cli.base.session import ClientSession
-from osmo_admin.cli.base.times import format_local_time, parse_time
+from osmo_admin.cli.base.times import parse_time
 from osmo_admin.cli.base.yaml_files import parse_amounts, parse_flavors, parse_number
-from osmo_admin.cli.text.effect_text import as_it_is, print_effect, show_effect
-from pools.domain.changes.command import JSON, ChangeCommand, ChangeField, body_fields, fields_of, query_fields
-from pools.domain.errors import Fault
-from pools.domain.values.query_values import MAX_INTEGER
+from osmo_admin.cli.declared_options import declared_parameter, keyword_parameter
+from osmo_admin.cli.text.effect_text import (
+    as_it_is,
+    print_effect,
+    requested_text,
+    show_effect,
+    without_approval_needs,
+)
+from pools.domain.changes.command import ChangeCommand, body_fields
+from pools.domain.structured_input.declared_values import JSON, fields_of, query_fields
 
-_COMPLETIONS: Mapping[str, Callable[..., Any]] = {
-    "BACKEND": complete_backends,
-    "CLUSTER": complete_backends,
-    "COHORT": complete_cohorts,
-    "NAMESPACE": complete_namespaces,
-    "NODE": complete_nodes,
-    "PARENT": complete_parent_pools,
-    "POOL": complete_pools,
-    "ROLE": complete_roles,
-    "SUBPOOL": complete_subpools,
-    "USER": complete_users,
-    "WORKFLOW": complete_workflows,
-}
-"""By the word of the argument."""
-_COMPLETIONS_BY_NAME: Mapping[str, Callable[..., Any]] = {
-    "actor": complete_users, "pool": complete_pools, "workflow": complete_workflows, "workflow_id": complete_workflows,
-}  # fmt: skip
-"""By the name of the field, where the argument has no word of its own."""
-_TYPES: Mapping[str, Any] = {"boolean": bool, "texts": list[str], "number": int}
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "amounts": parse_amounts, "flavors": parse_flavors, "quota": parse_number,
     "time": partial(parse_time, is_ahead=True),
@@ -167,58 +142,10 @@ def _parameters(
         for name, about in fields_of(kind).items()
         if about.kind.looks != JSON.looks
     }
-    found |= {name: _keyword(name, hint, None) for name, hint in options.items()}
-    found.setdefault("description", _keyword("description", DescriptionOption, None))
+    found |= {name: keyword_parameter(name, hint, None) for name, hint in options.items()}
+    found.setdefault("description", keyword_parameter("description", DescriptionOption, None))
     if kind.may_need_approval:
-        found["request_approval"] = _keyword("request_approval", RequestApprovalOption, False)
+        found["request_approval"] = keyword_parameter("request_approval", RequestApprovalOption, False)
     if kind.needs_version:
-        found["if_match"] = _keyword("if_match", IfMatchOption, None)
-    return [_keyword("session", ClientSession), *found.values()]
-
-
-def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def declared_parameter(
-    name: str,
-    about: ChangeField,
-    usual: Any,
-    time_words: str = "A date, a time, or 12h, 7d from now.",
-) -> inspect.Parameter:
-    """The argument or option of one field; `usual` is its default, `time_words` say how a time is typed."""
-    schema, looks = about.kind.schema, about.kind.looks
-    hint: Any = Literal[*about.kind.options] if looks == "choice" else _TYPES.get(looks, str)
-    typed_default = usual if isinstance(usual, str | int | list) and usual != "" else None
-    default = inspect.Parameter.empty if about.is_required and typed_default is None else typed_default
-    words: dict[str, Any] = {
-        "help": f"{about.sentence} {time_words}" if looks == "time" else about.sentence,
-        "metavar": about.metavar or ("TIME" if looks == "time" else None),
-        "autocompletion": _COMPLETIONS.get((about.metavar or "").removesuffix("...")) or _COMPLETIONS_BY_NAME.get(name),
-        "case_sensitive": False,
-        "min": schema.get("minimum"),
-        "max": None if schema.get("maximum") == MAX_INTEGER else schema.get("maximum"),
-    }
-    hint = hint if about.is_required or looks == "boolean" else hint | None
-    if about.positional:
-        return _keyword(name, Annotated[hint, typer.Argument(**words)], default)
-    names = f"{about.option or '--' + name.replace('_', '-')} {about.short or ''}".split()
-    return _keyword(name, Annotated[hint, typer.Option(*names, **words)], default)
-
-
-def without_approval_needs(effect: Any) -> Any:
-    """The effect of a change for which an approval is requested: the need of it is not a refusal."""
-    if not isinstance(effect, dict):
-        return effect
-    violations = [each for each in effect.get("violations") or [] if each.get("code") != Fault.APPROVAL_NEEDED]
-    return effect | {"violations": violations}
-
-
-def requested_text(answer: Any) -> str | None:
-    """The text for a change that was requested instead of made; None for any other answer."""
-    if not isinstance(answer, dict) or "requested_by" not in answer:
-        return None
-    return (
-        f"Nothing is changed yet. Request {answer['id']} waits for the approval of a second person until "
-        f"{format_local_time(answer.get('expires_at'))}: osmo approval show {answer['id']}."
-    )
+        found["if_match"] = keyword_parameter("if_match", IfMatchOption, None)
+    return [keyword_parameter("session", ClientSession), *found.values()]

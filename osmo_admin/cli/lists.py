@@ -22,9 +22,9 @@ from osmo_admin.cli.base.client_errors import ClientError
 from osmo_admin.cli.base.command_decorator import client_command
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.times import parse_time
-from osmo_admin.cli.changes import declared_parameter
-from pools.domain.changes.command import ChangeField, query_fields
+from osmo_admin.cli.declared_options import declared_parameter
 from pools.domain.questions import Page
+from pools.domain.structured_input.declared_values import DeclaredValue, query_fields
 
 
 def list_command(
@@ -62,7 +62,7 @@ def list_command(
     return register
 
 
-def _value_of(about: ChangeField, typed: Any, in_utc: bool) -> Any:
+def _value_of(about: DeclaredValue, typed: Any, in_utc: bool) -> Any:
     """The value of the query. For a word that is not one of a choice, the server lists the choices."""
     if about.kind.looks == "time" and typed:
         return parse_time(typed, in_utc=in_utc)

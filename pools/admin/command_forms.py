@@ -15,12 +15,13 @@ from django.forms import Field
 
 from pools.admin import forms
 from pools.admin.confirm_flow import ChangeForm, FieldGroup
-from pools.domain.changes.command import ChangeCommand, ChangeField, fields_of
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.structured_input.declared_values import DeclaredValue, fields_of
 
 
 class Declared(Protocol):
-    """What a declaration of a field says to people: a :class:`ChangeField`, or a `ConfigField` of a configuration."""
+    """What a declaration of a field says to people: a :class:`DeclaredValue`, or a `ConfigField` of a configuration."""
 
     @property
     def label(self) -> str: ...
@@ -76,7 +77,7 @@ class CommandForm(ChangeForm):
         inputs = {key: each for name, about in found.items() for key, each in self.inputs_of(name, about).items()}
         return {**inputs, "description": reason_field()}
 
-    def inputs_of(self, name: str, about: ChangeField) -> dict[str, Field]:
+    def inputs_of(self, name: str, about: DeclaredValue) -> dict[str, Field]:
         """The inputs of one field of the change."""
         return {name: input_field(about, about.kind.looks)}
 

@@ -16,17 +16,17 @@ from django.http import HttpRequest
 
 from pools.admin.base import actor_of
 from pools.admin.forms import MAX_TEXT_LENGTH, TOO_LONG, time_field
-from pools.domain.changes.command import TEXT, ChangeField, fields_of
 from pools.domain.lists import PoolQuery
+from pools.domain.structured_input.declared_values import TEXT, DeclaredValue, fields_of
 from pools.filtersets.audit import AuditFilterSet
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from pools.models import AuditEntry
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
 
-def on_page(label: str, hint: str = "") -> ChangeField:
+def on_page(label: str, hint: str = "") -> DeclaredValue:
     """A filter that only a page has."""
-    return ChangeField(TEXT, label, "", in_query=True, hint=hint)
+    return DeclaredValue(TEXT, label, "", in_query=True, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.questions import parameters_of, read_values
-from pools.api.request_parsing import expected_version, query_boolean, unwrap_body
+from pools.api.request_parsing import Unwrap, expected_version, query_boolean, unwrap_body
 from pools.api.schema import (
     DRY_RUN,
     REQUEST_APPROVAL,
@@ -35,18 +34,10 @@ from pools.api.schema import (
 )
 from pools.api.views import View
 from pools.domain.approvals import ApprovalNeeded
-from pools.domain.changes.command import (
-    ChangeCommand,
-    ChangeField,
-    CommandT,
-    body_fields,
-    fields_of,
-    read_command,
-    summary_of,
-    title_of,
-)
+from pools.domain.changes.command import ChangeCommand, CommandT, body_fields, read_command, summary_of, title_of
 from pools.domain.errors import Violation
 from pools.domain.people.roles import Actor
+from pools.domain.structured_input.declared_values import DeclaredValue, fields_of
 from pools.permissions import require_permission, require_platform
 from pools.representations.approval import approval_body
 from pools.services.changes.dry_run import EffectAnswer, read_effect
@@ -54,9 +45,6 @@ from pools.services.changes.shown_effects import confirmed_effect, confirming, p
 from pools.services.configuration.approvals import request_approval
 
 ResultT = TypeVar("ResultT")
-Unwrapped = tuple[dict[str, Any], str, list[str] | None]
-Unwrap = Callable[[Request, list[Violation]], Unwrapped]
-"""The keys, the reason and the tags of a request; faults of the last two are noted."""
 _REASON: Schema = {"type": "string", "description": "The reason for the change, which the audit trail keeps."}
 _TAGS: Schema = {**array_of(TEXT), "description": "Tags of the revision that the change makes."}
 
@@ -148,26 +136,6 @@ def answer_change(
     return Response(approval_body(row, view.actor), status=202, headers={"Location": f"/api/configs/approval/{row.pk}"})
 
 
-def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
-    """The reader of a body that is the value of one field of its change."""
-
-    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
-        body, description, tags = read(request, faults)
-        return {field: body}, description, tags
-
-    return unwrap
-
-
-def unwrap_without(*keys: str) -> Unwrap:
-    """The reader of a body that may be an answer of GET, which has these keys, too."""
-
-    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
-        body, description, tags = unwrap_body(request, faults)
-        return {key: given for key, given in body.items() if key not in keys}, description, tags
-
-    return unwrap
-
-
 def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str, Any]) -> None:
     """Refuse actors without the permission for this change: Forbidden, or NotFound for a pool that they do not see."""
     if kind.permission is None:
@@ -178,18 +146,18 @@ def require_change(actor: Actor, kind: type[ChangeCommand], address: Mapping[str
         require_platform(actor, kind.permission)
 
 
-def _property(about: ChangeField) -> dict[str, Any]:
+def _property(about: DeclaredValue) -> dict[str, Any]:
     texts = (about.sentence, about.kind.schema.get("description", ""))
     return {**without_type_lists(about.kind.schema), "description": " ".join(text for text in texts if text)}
 
 
-def schema_of(fields: Mapping[str, ChangeField], required: Sequence[str] = ()) -> Schema:
+def schema_of(fields: Mapping[str, DeclaredValue], required: Sequence[str] = ()) -> Schema:
     """The schema of a body with these keys; more may follow (wrapper, reason). No key is required where a wrapper may
     be around them."""
     return object_with(properties_of(fields), required=required, additional=True)
 
 
-def properties_of(fields: Mapping[str, ChangeField]) -> dict[str, Schema]:
+def properties_of(fields: Mapping[str, DeclaredValue]) -> dict[str, Schema]:
     """The schema of each of these keys."""
     return {name: _property(about) for name, about in fields.items()}
 

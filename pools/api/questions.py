@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from rest_framework.request import Request
 
 from pools.api.schema import QueryParameter
-from pools.domain.changes.command import ChangeField, ValueKind, query_fields
 from pools.domain.errors import BadInput, Fault, Violation
+from pools.domain.structured_input.declared_values import DeclaredValue, ValueKind, query_fields
 
 QueryT = TypeVar("QueryT")
 _OF_JSON_ALONE = ("description", "nullable")
@@ -54,7 +54,7 @@ def parameters_of(kind: type[Any]) -> tuple[QueryParameter, ...]:
     return tuple(_parameter(name, about) for name, about in query_fields(kind).items())
 
 
-def _parameter(name: str, about: ChangeField) -> QueryParameter:
+def _parameter(name: str, about: DeclaredValue) -> QueryParameter:
     schema, is_list = about.kind.schema, about.kind.is_list
     shown = schema["items"] if is_list else {key: schema[key] for key in schema if key not in _OF_JSON_ALONE}
     sentence = f"{about.sentence} In UTC." if about.kind.looks == "time" else about.sentence

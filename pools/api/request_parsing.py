@@ -20,6 +20,9 @@ from pools.domain.values.query_values import (
 from pools.domain.values.stored_text import are_storable
 
 Value = TypeVar("Value")
+Unwrapped = tuple[dict[str, Any], str, list[str] | None]
+Unwrap = Callable[[Request, list[Violation]], Unwrapped]
+"""The keys, the reason and the tags of a request; faults of the last two are noted."""
 
 
 class JSONParser(parsers.BaseParser):
@@ -176,6 +179,26 @@ def unwrap_body(
     if faults is None:
         notes.raise_faults()
     return body, description, tags
+
+
+def unwrap_as(field: str, read: Unwrap = unwrap_body) -> Unwrap:
+    """The reader of a body that is the value of one field of its change."""
+
+    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
+        body, description, tags = read(request, faults)
+        return {field: body}, description, tags
+
+    return unwrap
+
+
+def unwrap_without(*keys: str) -> Unwrap:
+    """The reader of a body that may be an answer of GET, which has these keys, too."""
+
+    def unwrap(request: Request, faults: list[Violation]) -> Unwrapped:
+        body, description, tags = unwrap_body(request, faults)
+        return {key: given for key, given in body.items() if key not in keys}, description, tags
+
+    return unwrap
 
 
 def reject_unknown_keys(body: dict[str, Any], *known: str) -> None:

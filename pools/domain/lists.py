@@ -9,10 +9,10 @@ from typing import Any
 
 from pools.domain.approvals import ApprovalState
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.people.notices import NoticeStatus
 from pools.domain.people.saved_views import FilteredList
 from pools.domain.questions import MAX_ROWS, ORDER, Page, page_limit, parameter
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.values.query_values import MAX_INTEGER
 
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pools.domain.changes.command import TEXT, TEXTS, ValueKind, value, whole_number
+from pools.domain.structured_input.declared_values import TEXT, TEXTS, ValueKind, value, whole_number
 from pools.domain.values.query_values import MAX_FILTER_VALUES, MAX_INTEGER, ORDER_RULE, parse_descending
 
 MAX_ROWS = 1000
@@ -38,13 +38,13 @@ def any_of(kind: type[StrEnum]) -> ValueKind:
 
 def parameter(
     kind: ValueKind,
-    help: str,  # noqa: A002  # as in `command.value`
+    help: str,  # noqa: A002  # as in `value`
     *,
     default: Any = None,
     **words: Any,
 ) -> Any:
     """A value of the query; `dataclasses.MISSING` as its default makes it required. `words` are further ones of
-    `ChangeField`: `label` and `hint` on the page, `option`, `short` and `metavar` in the client."""
+    `DeclaredValue`: `label` and `hint` on the page, `option`, `short` and `metavar` in the client."""
     return value(kind, words.pop("label", ""), help, default=default, in_query=True, **words)
 
 

@@ -16,9 +16,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
-from pools.domain.changes.command import ChangeField, ValueKind, fields_of
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.people.roles import Actor
+from pools.domain.structured_input.declared_values import DeclaredValue, ValueKind, fields_of
 
 
 class ParsedField(forms.Field):
@@ -70,7 +70,7 @@ class QueryFilter(django_filters.Filter):  # type: ignore[misc]  # the library h
     values of a list. `about` is what the query declares of it; a filter that only a page has brings its own. `choices`
     are the words of a page for the values, `empty` those for no condition."""
 
-    about: ChangeField
+    about: DeclaredValue
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class QueryFilter(django_filters.Filter):  # type: ignore[misc]  # the library h
         lookup_expr: str = "",
         *,
         method: str | None = None,
-        about: ChangeField | None = None,
+        about: DeclaredValue | None = None,
         choices: Sequence[tuple[str, str]] = (),
         empty: str = "any",
     ) -> None:

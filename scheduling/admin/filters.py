@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from pools.admin.filters import PageFilterSet, on_page
-from pools.domain.changes.command import fields_of
 from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
+from pools.domain.structured_input.declared_values import fields_of
 from pools.filtersets.base import NoCondition, QueryFilter
 from pools.models import Pool
 from scheduling.domain.lists import WorkflowQuery

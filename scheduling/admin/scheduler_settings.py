@@ -15,9 +15,10 @@ from pools.admin.command_forms import reason_field
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, Done
 from pools.admin.git_ownership import owned_reason
 from pools.admin.object_preview import CONFIGS, ObjectPreview, form_label, form_value
-from pools.domain.changes.command import fields_of, read_command
+from pools.domain.changes.command import read_command
 from pools.domain.page_addresses import PREVIEW_SEGMENT, is_preview_address
 from pools.domain.people.roles import Permission, is_allowed
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.values.scalars import typed_number
 from pools.permissions import require_platform
 from scheduling.domain.changes.settings import DRAIN_INTERVAL, MAX_RETRY, UpdateSettings

@@ -15,9 +15,9 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import FirstStep
 from pools.admin.done_changes import sent_once
 from pools.admin.name_fields import suggest_name
-from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
+from pools.domain.structured_input.declared_values import fields_of
 from scheduling.admin.submit_examples import EXAMPLES, ONE_TASK
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS

@@ -11,9 +11,10 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.done_changes import sent_once
-from pools.domain.changes.command import fields_of, title_of
+from pools.domain.changes.command import title_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.values.counting import counted
 from pools.services.changes.dry_run import impact_body
 from pools.services.changes.shown_effects import (

@@ -16,9 +16,9 @@ from django.utils import timezone
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
-from pools.domain.changes.command import fields_of
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import Gpus
 from pools.domain.values.counting import counted

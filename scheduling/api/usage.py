@@ -17,10 +17,10 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.rendering import zoned_text
 from pools.api.schema import TEXT, ZonedText, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import TIME, choice
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.domain.questions import Page, parameter
+from pools.domain.structured_input.declared_values import TIME, choice
 from pools.domain.values.query_values import away_from_ends
 from pools.representations.csv_files import csv_response
 from scheduling.domain.lists import Bucket, UsageKey, UsageQuery

@@ -8,8 +8,8 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on, unwrap_without
-from pools.api.request_parsing import body_object, etag_header
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
+from pools.api.request_parsing import body_object, etag_header, unwrap_without
 from pools.api.schema import OBJECT, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.people.roles import Actor

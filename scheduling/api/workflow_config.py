@@ -5,8 +5,8 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on, unwrap_without
-from pools.api.request_parsing import etag_header
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
+from pools.api.request_parsing import etag_header, unwrap_without
 from pools.api.schema import describe_operation
 from pools.api.views import View
 from pools.domain.people.roles import Actor

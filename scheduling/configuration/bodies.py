@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from pools.domain.changes.command import fields_of
 from pools.domain.configuration import cluster_config
 from pools.domain.configuration.backend_config import ANSWER_KEYS as BACKEND_ANSWER_KEYS
 from pools.domain.configuration.backend_config import (
@@ -41,6 +40,7 @@ from pools.domain.configuration.pool_flavors import flavors_body, unknown_flavor
 from pools.domain.errors import Fault, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.quota.pool_balance import MAX_GPUS
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.structured_input.unset_keys import unset_key_warnings
 from pools.domain.values.amounts import DEFAULT_FLAVOR

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pools.domain.changes.backends import BACKEND_KEYS
-from pools.domain.changes.command import fields_of
 from pools.domain.configuration.backend_config import NAME_PATTERN
 from pools.domain.configuration.cluster_config import KUBECONFIG
 from pools.domain.configuration.cohort_config import COHORT_FIELDS
@@ -17,6 +16,7 @@ from pools.domain.configuration.pool_fields import COUNT, PLATFORM_SCHEMA, TEXTS
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN, spec_schema
 from pools.domain.names import SHORT_NAME_PATTERN
 from pools.domain.structured_input.config_fields import TEXT, object_schema, properties_of
+from pools.domain.structured_input.declared_values import fields_of
 from scheduling.configuration.bodies import (
     SETTINGS_NAME,
     SUBPOOLS,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.lists import NamedPools
 from pools.domain.questions import FILTER_TEXTS, ORDER, Page, any_of, page_limit, parameter
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, TEXTS, TIME, choice, whole_number
 from pools.domain.values.query_values import MAX_INTEGER
 from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.observed.differences import DifferenceKind

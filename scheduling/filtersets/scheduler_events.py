@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pools.domain.changes.command import TEXT, TIME
 from pools.domain.questions import Page, any_of, parameter
+from pools.domain.structured_input.declared_values import TEXT, TIME
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from scheduling.domain.engine.steps import StepAction
 from scheduling.selectors.work.decisions import about_workflow, in_pool

@@ -13,7 +13,7 @@ from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import list_table
 from osmo_admin.cli.changes import TypedChange, change_command
 from osmo_admin.cli.lists import list_command
-from pools.domain.changes.command import fields_of, summary_of
+from pools.domain.changes.command import summary_of
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
@@ -27,6 +27,7 @@ from pools.domain.changes.notices import (
 from pools.domain.columns import pick
 from pools.domain.list_columns import INBOX_COLUMNS, NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.lists import InboxQuery, NoticeQuery
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.values.counting import counted
 
 app = command_group("Notices about work, pools and the installation: by webhook, mail, Slack and others.")

@@ -27,7 +27,6 @@ from osmo_admin.cli.text.quota_text import (
     repairs_table,
     summarize_caps,
 )
-from pools.domain.changes.command import fields_of
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.columns import pick
@@ -35,6 +34,7 @@ from pools.domain.gpu_quota.spec import PARTS, SPEC_FIELDS
 from pools.domain.list_columns import WORKER_COLUMNS
 from pools.domain.lists import GpuAllocationQuery
 from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.structured_input.declared_values import fields_of
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 

@@ -11,8 +11,10 @@ from osmo_admin.cli.base.client_errors import REFUSED, ClientError, detail_locat
 from osmo_admin.cli.base.output import print_answer, print_text
 from osmo_admin.cli.base.session import ClientSession, print_warning
 from osmo_admin.cli.base.tables import Table, build_table, first_of, format_cell
+from osmo_admin.cli.base.times import format_local_time
 from osmo_admin.cli.text.pool_table import branch_prefix
 from osmo_admin.cli.text.quota_tree_table import cohort_change_lines, debt_lines, number_term
+from pools.domain.errors import Fault
 
 ARROW = " → "
 WORKFLOW_LISTS = (
@@ -52,6 +54,24 @@ def print_effect(answer: Any) -> None:
     if violations := answer.get("violations"):
         raise ClientError(" ".join(str(each.get("message")) for each in violations), details=violations)
     print_text(effect_text(answer).partition("\n")[2] or "Nothing else changes.")
+
+
+def without_approval_needs(effect: Any) -> Any:
+    """The effect of a change for which an approval is requested: the need of it is not a refusal."""
+    if not isinstance(effect, dict):
+        return effect
+    violations = [each for each in effect.get("violations") or [] if each.get("code") != Fault.APPROVAL_NEEDED]
+    return effect | {"violations": violations}
+
+
+def requested_text(answer: Any) -> str | None:
+    """The text for a change that was requested instead of made; None for any other answer."""
+    if not isinstance(answer, dict) or "requested_by" not in answer:
+        return None
+    return (
+        f"Nothing is changed yet. Request {answer['id']} waits for the approval of a second person until "
+        f"{format_local_time(answer.get('expires_at'))}: osmo approval show {answer['id']}."
+    )
 
 
 def effect_text(answer: Mapping[str, Any]) -> str:

@@ -25,11 +25,11 @@ from pools.admin.git_ownership import owned_reason
 from pools.admin.live_notes import LiveNote, free_in_pool
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, cancelled_text, consequence_messages
-from pools.domain.changes.command import ChangeField
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Permission
 from pools.domain.quota.stored_quotas import gpus_by_flavor
+from pools.domain.structured_input.declared_values import DeclaredValue
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import gpu_words
 from pools.domain.values.counting import counted
@@ -63,7 +63,7 @@ class SubpoolForm(CommandForm):
             }
         super().__init__(*args, **kwargs)
 
-    def inputs_of(self, name: str, about: ChangeField) -> dict[str, Field]:
+    def inputs_of(self, name: str, about: DeclaredValue) -> dict[str, Field]:
         if name == "quota" and self.flavors:
             return {flavor_field(flavor): _flavor_input(flavor, about, self.parts) for flavor in self.flavors}
         return {} if name == QUOTAS else super().inputs_of(name, about)
@@ -87,7 +87,7 @@ def _form_for(kind: type[SubpoolChange], root: Pool, **given: str) -> Callable[.
     return partial(SubpoolForm, kind, {"parent": root.name, **given}, flavors=root.gpu_flavors, parts=root.part_flavors)
 
 
-def _flavor_input(flavor: str, about: ChangeField, parts: Collection[str]) -> Field:
+def _flavor_input(flavor: str, about: DeclaredValue, parts: Collection[str]) -> Field:
     unit = gpu_words(flavor, parts, is_named=False)[1]
     label = f"{about.label.replace(about.unit, unit)}, {flavor}"
     return forms.text_field(label, help_text=about.help, unit=unit, inputmode="decimal")

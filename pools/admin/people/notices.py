@@ -15,7 +15,6 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.name_fields import MAX_LISTED, NamesField, check_names, visible_pools
 from pools.admin.paging import paginate
 from pools.admin.shown_secrets import make_secret
-from pools.domain.changes.command import fields_of
 from pools.domain.changes.notices import (
     CreateTarget,
     DeleteTarget,
@@ -30,6 +29,7 @@ from pools.domain.errors import DomainError
 from pools.domain.list_columns import NOTICE_COLUMNS, TARGET_COLUMNS
 from pools.domain.people.notices import NOTICE_TITLES, PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind, NoticeStatus
 from pools.domain.people.roles import Actor, Permission, is_allowed
+from pools.domain.structured_input.declared_values import fields_of
 from pools.models import NoticeTarget
 from pools.services.people.notice_targets import (
     create_target,

@@ -10,10 +10,10 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.domain.changes.command import fields_of
 from pools.domain.changes.saved_views import DeleteView, SaveView
 from pools.domain.list_columns import VIEW_COLUMNS
 from pools.domain.people.saved_views import FilteredList, filtered_list
+from pools.domain.structured_input.declared_values import fields_of
 from pools.models import SavedView
 from pools.representations.saved_views import LIST_TITLES, view_address
 from pools.selectors.saved_views import get_view, list_views

@@ -14,10 +14,10 @@ from django.utils import timezone
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.shown_secrets import make_secret
-from pools.domain.changes.command import fields_of
 from pools.domain.changes.tokens import CreateToken, DeleteToken
 from pools.domain.list_columns import TOKEN_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
+from pools.domain.structured_input.declared_values import fields_of
 from pools.models import AccessToken, User
 from pools.services.people.access_tokens import create_token, delete_token, get_token, get_token_owner, list_tokens
 

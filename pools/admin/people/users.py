@@ -19,7 +19,7 @@ from pools.admin.filters import UserPageFilterSet
 from pools.admin.forms import script_media
 from pools.admin.object_preview import CONFIGS, ObjectPreview
 from pools.admin.paging import paginate
-from pools.domain.changes.command import ChangeCommand, fields_of
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.users import CreateUser, SetActive, SetPassword, SetRoles, UnlinkUser
 from pools.domain.list_columns import IDENTITY_COLUMNS, ROLE_COLUMNS, TOKEN_COLUMNS, USER_COLUMNS
 from pools.domain.people.role_changes import right_changes
@@ -32,6 +32,7 @@ from pools.domain.people.roles import (
     parse_pool_role,
     pool_role,
 )
+from pools.domain.structured_input.declared_values import fields_of
 from pools.domain.values.counting import counted
 from pools.models import AccessToken, Pool, Reservation, RoleAssignment, User
 from pools.permissions import require_platform

@@ -9,8 +9,8 @@ from typing import NotRequired, TypedDict, cast
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, schema_of, unwrap_as
-from pools.api.request_parsing import etag_header
+from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, describe_change, schema_of
+from pools.api.request_parsing import etag_header, unwrap_as
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
 from pools.domain.changes.backends import BACKEND_KEYS, BackendChange, DeleteBackend, PutBackend

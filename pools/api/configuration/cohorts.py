@@ -11,8 +11,8 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
-from pools.api.request_parsing import etag_header
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
+from pools.api.request_parsing import etag_header, unwrap_as
 from pools.api.schema import NULL, TEXT, QueryParameter, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.changes.cohorts import CohortChange, DeleteCohort, PatchCohort, PutCohort

@@ -7,10 +7,10 @@ from typing import Annotated, Any, TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.configuration.pool_requests import read_configuration, require_top_level_name
 from pools.api.configuration.pools import pool_effect
-from pools.api.request_parsing import etag_header
+from pools.api.request_parsing import etag_header, unwrap_as
 from pools.api.schema import OBJECT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.changes.pools import PutPlatform, RenamePlatform

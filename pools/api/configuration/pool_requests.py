@@ -7,8 +7,7 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from pools.api.changes import Unwrapped
-from pools.api.request_parsing import body_object, unwrap_body
+from pools.api.request_parsing import Unwrapped, body_object, unwrap_body
 from pools.domain import names
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.people.roles import Actor, Permission

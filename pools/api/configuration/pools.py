@@ -9,11 +9,11 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, answer_change, describe_change, unwrap_as
+from pools.api.changes import ChangeAnswer, answer_change, describe_change
 from pools.api.configuration.pool_requests import read_configuration, require_top_level_name
 from pools.api.configuration.subpools import subpool_response
 from pools.api.questions import parameters_of
-from pools.api.request_parsing import etag_header, query_boolean, unwrap_body
+from pools.api.request_parsing import etag_header, query_boolean, unwrap_as, unwrap_body
 from pools.api.schema import (
     NULL,
     QueryParameter,

@@ -13,13 +13,13 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.request_parsing import etag_header, unwrap_body
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import QUOTA as QUOTA_KIND
 from pools.domain.changes.command import body_fields
 from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool, SetDrainDeadline, SubpoolChange
 from pools.domain.errors import NotFound
 from pools.domain.lists import SubpoolQuery
 from pools.domain.people.roles import Actor
 from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.structured_input.declared_values import QUOTA as QUOTA_KIND
 from pools.domain.values.amounts import encode_gpus
 from pools.models import Pool
 from pools.permissions import get_visible_root

@@ -7,9 +7,9 @@ from typing import TypedDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.changes import ChangeAnswer, Unwrapped, answer_change, describe_change, effect_on
+from pools.api.changes import ChangeAnswer, answer_change, describe_change, effect_on
 from pools.api.questions import parameters_of
-from pools.api.request_parsing import etag_header, unwrap_body
+from pools.api.request_parsing import Unwrapped, etag_header, unwrap_body
 from pools.api.schema import INTEGER, NULL, TEXT, QueryParameter, describe_operation, object_with, without_type_lists
 from pools.api.views import View
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, GpuQuotaChange, PutGpuQuota

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import NUMBER, ChangeCommand, in_address
+from pools.domain.changes.command import ChangeCommand
+from pools.domain.structured_input.declared_values import NUMBER, in_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

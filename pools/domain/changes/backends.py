@@ -7,104 +7,108 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import (
-    BOOLEAN,
-    SECRET,
-    SECRET_JSON,
-    TEXT,
-    ChangeCommand,
-    ChangeField,
-    ValueKind,
-    choice,
-    in_address,
-    value,
-)
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.configuration.backend_config import BACKEND_TYPES, NODE, VictimRule
 from pools.domain.configuration.cluster_config import ACCESS_MODES, CLUSTER_MODES, QUEUE_POOLS, SYNC_MODES
 from pools.domain.configuration.flavors import FLAVOR
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
 from pools.domain.shortage.degraded import DegradedRule
+from pools.domain.structured_input.declared_values import (
+    BOOLEAN,
+    SECRET,
+    SECRET_JSON,
+    TEXT,
+    DeclaredValue,
+    ValueKind,
+    choice,
+    in_address,
+    value,
+)
 
 _NODES = ValueKind("nodes", {"type": "array", "items": NODE}, lambda reader, key: reader.body[key])
 _FLAVORS = ValueKind("flavors", {"type": "array", "items": FLAVOR}, lambda reader, key: reader.body[key])
 _QUEUE_POOLS = ValueKind("queues", QUEUE_POOLS, lambda reader, key: reader.body[key])
 _SECONDS = ValueKind("text", {"type": ["integer", "null"], "minimum": 0}, lambda reader, key: reader.body[key])
 
-BACKEND_KEYS: Final[Mapping[str, ChangeField]] = {
-    "type": ChangeField(choice(BACKEND_TYPES), "Type", "It is chosen when the cluster is added, and stays."),
-    "namespace": ChangeField(
+BACKEND_KEYS: Final[Mapping[str, DeclaredValue]] = {
+    "type": DeclaredValue(choice(BACKEND_TYPES), "Type", "It is chosen when the cluster is added, and stays."),
+    "namespace": DeclaredValue(
         TEXT,
         "Namespace",
         "The namespace of the work. Part of every queue name; cannot change while pools use the cluster.",
     ),
-    "nodes": ChangeField(
+    "nodes": DeclaredValue(
         _NODES, "Nodes", "All nodes of a simulated cluster. Work on a removed node continues until it ends."
     ),
-    "auto_end": ChangeField(
+    "auto_end": DeclaredValue(
         BOOLEAN, "Work ends automatically", "After its run time. Otherwise its end is reported by hand."
     ),
-    "reserve_after": ChangeField(
+    "reserve_after": DeclaredValue(
         _SECONDS,
         "Reserve after",
         "After this wait the first gang of a leaf gets a start reservation.",
         unit="seconds",
         empty="never",
     ),
-    "ageing": ChangeField(
+    "ageing": DeclaredValue(
         _SECONDS,
         "Ageing",
         "NORMAL work that is older by this time comes before HIGH work of its leaf.",
         unit="seconds",
         empty="never",
     ),
-    "victims": ChangeField(
+    "victims": DeclaredValue(
         choice([rule.value for rule in VictimRule]),
         "Preempted first",
         "Which work is preempted first where the rules allow several.",
     ),
-    "degraded": ChangeField(
+    "degraded": DeclaredValue(
         choice([rule.value for rule in DegradedRule]),
         "With too few GPUs",
         "How the pools share what is left while the cluster has fewer GPUs than their quotas.",
     ),
-    "flavors": ChangeField(
+    "flavors": DeclaredValue(
         _FLAVORS,
         "Flavors",
         "Named kinds of GPU, each with labels of its nodes. A node has the first one whose labels it has.",
     ),
-    "offline": ChangeField(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
-    "mode": ChangeField(
+    "offline": DeclaredValue(BOOLEAN, "Offline", "Submissions are accepted and wait; running work continues."),
+    "mode": DeclaredValue(
         choice(CLUSTER_MODES),
         "Mode",
         "An observed cluster is read and never written: its own scheduler decides, and its work is counted here.",
     ),
-    "access": ChangeField(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
-    "kubeconfig": ChangeField(
+    "access": DeclaredValue(choice(ACCESS_MODES), "Access", "How OSMO Admin reaches the cluster."),
+    "kubeconfig": DeclaredValue(
         SECRET,
         "Kubeconfig",
         "Its text with certificates and token. It is stored encrypted and never shown again.",
     ),
-    "kubeconfig_file": ChangeField(
+    "kubeconfig_file": DeclaredValue(
         TEXT, "Name of the kubeconfig file", "For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
     ),
-    "context": ChangeField(TEXT, "Context", "A context of the kubeconfig.", empty="the current one"),
-    "scheduler_name": ChangeField(TEXT, "Scheduler", "The scheduler of the pods; KAI's default name is kai-scheduler."),
-    "node_pool_key": ChangeField(TEXT, "Label key of a scheduler shard", "The label key that KAI is configured with."),
-    "node_pool": ChangeField(TEXT, "Shard", "The value of that label.", empty="objects without it"),
-    "sync_mode": ChangeField(
+    "context": DeclaredValue(TEXT, "Context", "A context of the kubeconfig.", empty="the current one"),
+    "scheduler_name": DeclaredValue(
+        TEXT, "Scheduler", "The scheduler of the pods; KAI's default name is kai-scheduler."
+    ),
+    "node_pool_key": DeclaredValue(
+        TEXT, "Label key of a scheduler shard", "The label key that KAI is configured with."
+    ),
+    "node_pool": DeclaredValue(TEXT, "Shard", "The value of that label.", empty="objects without it"),
+    "sync_mode": DeclaredValue(
         choice(SYNC_MODES),
         "Mode of the queues",
         "Reporting writes nothing: read the first differences before the queues are written.",
     ),
-    "queue_pools": ChangeField(
+    "queue_pools": DeclaredValue(
         _QUEUE_POOLS,
         "Pools of queues",
         "Of an observed cluster: the pool or POOL--SUBPOOL in which the work of a queue counts. A queue of KAI, a "
         "ClusterQueue, a LocalQueue as NAMESPACE/NAME, or the namespace of pods without a queue. Any other queue "
         "counts in the pool that has its name.",
     ),
-    "owner_label": ChangeField(
+    "owner_label": DeclaredValue(
         TEXT,
         "Label of the owner",
         "Of an observed cluster: the label of pods, PodGroups and Workloads that has the user name of their owner, who "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, TEXT, ChangeCommand, ValueKind, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
 from pools.domain.gpu_quota.spec import AMOUNTS_SCHEMA
 from pools.domain.gpu_quota.workers import (
@@ -19,6 +19,7 @@ from pools.domain.gpu_quota.workers import (
     read_given_amounts,
     read_gpu_amounts,
 )
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, ValueKind, in_address, value
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.values.quantities import Quantity
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import JSON, ChangeCommand, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import JSON, in_address, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.notices import PLATFORM_KINDS, POOL_KINDS, Channel, NoticeKind
+from pools.domain.structured_input.declared_values import BOOLEAN, NAME, NUMBER, TEXT, TEXTS, choice, in_address, value
 
 CHANNELS: Final = (Channel.WEBHOOK, Channel.MAIL, Channel.APPRISE)
 """The channels of destinations that people add."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import JSON, TEXT, ChangeCommand, in_address, read_name, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.configuration.config_merge import ACTION, REPLACE
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.configuration.pool_flavors import flavors_list
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import JSON, TEXT, in_address, read_name, value
 from pools.domain.structured_input.fields import FieldReader
 
 

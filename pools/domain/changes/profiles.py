@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, TEXT, ChangeCommand, value
+from pools.domain.changes.command import ChangeCommand
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

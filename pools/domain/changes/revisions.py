@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, in_address, value, whole_number
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import TEXT, TEXTS, in_address, value, whole_number
 from pools.domain.structured_input.fields import FieldReader
 from pools.domain.values.query_values import MAX_INTEGER
 

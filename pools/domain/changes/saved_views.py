@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pools.domain.changes.command import NAME, ChangeCommand, choice, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.saved_views import MAX_NAME_LENGTH, FilteredList
+from pools.domain.structured_input.declared_values import NAME, choice, in_address, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

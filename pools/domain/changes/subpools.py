@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, JSON, QUOTA, TEXT, TIME, ChangeCommand, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import BOOLEAN, JSON, QUOTA, TEXT, TIME, in_address, value
 from pools.domain.structured_input.fields import FieldReader
 
 _QUOTA_LABEL = "Quota in GPUs"

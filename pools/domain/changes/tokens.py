@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import DAY, TEXT, TEXTS, ChangeCommand, in_address, value
+from pools.domain.changes.command import ChangeCommand
+from pools.domain.structured_input.declared_values import DAY, TEXT, TEXTS, in_address, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, NAME, SECRET, TEXTS, ChangeCommand, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import BOOLEAN, NAME, SECRET, TEXTS, in_address, value
 
 _ROLE_HELP = "osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user."
 

@@ -14,10 +14,11 @@ from pools.api.questions import parameters_of, read_query
 from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import body_fields, read_fields
+from pools.domain.changes.command import body_fields
 from pools.domain.errors import BadInput, ErrorCode, Fault, Violation
 from pools.domain.people.roles import Actor
 from pools.domain.structured_input import ValueReader
+from pools.domain.structured_input.declared_values import read_fields
 from scheduling.api.work.pending_queue import StartAnswer, start_body
 from scheduling.api.work.work_schemas import (
     BATCH_ITEM_FIELDS,

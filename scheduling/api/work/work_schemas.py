@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from pools.api.changes import properties_of
 from pools.api.schema import ANY_VALUE, array_of, object_with
-from pools.domain.changes.command import BOOLEAN, body_fields, query_fields
+from pools.domain.changes.command import body_fields
 from pools.domain.questions import parameter
+from pools.domain.structured_input.declared_values import BOOLEAN, query_fields
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.priorities import Priority
 

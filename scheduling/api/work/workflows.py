@@ -14,9 +14,9 @@ from pools.api.changes import ChangeAnswer, answer_change, answer_nothing, descr
 from pools.api.questions import parameters_of, read_query
 from pools.api.schema import NULL, describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import BOOLEAN
 from pools.domain.people.roles import Actor
 from pools.domain.questions import parameter
+from pools.domain.structured_input.declared_values import BOOLEAN
 from pools.services.changes.dry_run import EffectAnswer, read_effect
 from scheduling.api.work.workflow_bodies import (
     WorkflowAnswer,

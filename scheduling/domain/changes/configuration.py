@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pools.domain.changes.command import JSON, TEXT, ChangeCommand, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import JSON, TEXT, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import ChangeCommand, in_address
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import in_address
 
 DRAINED_NOTE: Final = "the node is drained: no new work starts here"
 

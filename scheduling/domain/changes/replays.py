@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from pools.domain.changes.command import BOOLEAN, JSON, TEXT, TIME, ChangeCommand, value, whole_number
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import BOOLEAN, JSON, TEXT, TIME, value, whole_number
 from pools.domain.structured_input.fields import FieldReader
 
 DEFAULT_TRIES: Final = 60

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import ChangeCommand, value, whole_number
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.configuration.ownership import OwnedKind
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import value, whole_number
 from pools.domain.structured_input.fields import FieldReader
 
 DRAIN_INTERVAL: Final = "subpool_drain_interval_minutes"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import TEXT, TEXTS, choice, in_address, value
 from pools.domain.structured_input.fields import FieldReader
 from scheduling.domain.priorities import Priority
 

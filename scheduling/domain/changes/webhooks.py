@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
 from pools.domain.people.roles import Permission
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, TEXTS, choice, in_address, value
 from pools.domain.structured_input.fields import FieldReader
 
 MAX_ACCOUNTS: Final = 200

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import ClassVar
 
 from pools.domain.audit_actions import AuditAction
-from pools.domain.changes.command import BOOLEAN, TEXT, TEXTS, ChangeCommand, choice, in_address, value
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.errors import Fault
+from pools.domain.structured_input.declared_values import BOOLEAN, TEXT, TEXTS, choice, in_address, value
 from pools.domain.structured_input.fields import FieldReader
 
 

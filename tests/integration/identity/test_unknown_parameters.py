@@ -18,7 +18,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from osmo_admin.api_document.openapi_views import render_openapi
 from pools.api.schema import describe_operation
 from pools.api.views import View
-from pools.domain.changes.command import query_fields
+from pools.domain.structured_input.declared_values import query_fields
 from pools.filtersets.base import QueryFilterSet
 from pools.models import AuditEntry
 from tests.support.api_client import ApiClient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osmo_admin.cli.changes import without_approval_needs
+from osmo_admin.cli.text.effect_text import without_approval_needs
 from tests.unit.client.stub_server import StubReply
 
 APPROVALS = "/api/configs/approval"

@@ -14,7 +14,7 @@ from pools.domain.changes.approvable import APPROVABLE
 from pools.domain.changes.approvals import Approve, Reject, Withdraw
 from pools.domain.changes.backends import BACKEND_KEYS, DeleteBackend, PutBackend
 from pools.domain.changes.cohorts import CreateCohort, DeleteCohort, PatchCohort, PutCohort
-from pools.domain.changes.command import ChangeCommand, body_fields, fields_of, query_fields, read_command, summary_of
+from pools.domain.changes.command import ChangeCommand, body_fields, read_command, summary_of
 from pools.domain.changes.gpu_allocations import AdjustWorker, AllocateWorker, CommitWorker, ReleaseWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.notices import (
@@ -54,6 +54,7 @@ from pools.domain.configuration.backend_config import SIMULATED_KEYS
 from pools.domain.configuration.cluster_config import KEYS
 from pools.domain.errors import BadInput
 from pools.domain.gpu_quota.workers import GpuAmounts
+from pools.domain.structured_input.declared_values import fields_of, query_fields
 from pools.domain.values.quantities import parse_quantity
 from scheduling.domain.changes.configuration import ImportConfiguration
 from scheduling.domain.changes.replays import RequestReplay

@@ -13,9 +13,9 @@ from django.http import QueryDict
 from rest_framework.request import Request
 
 from pools.api.questions import parameters_of, read_query
-from pools.domain.changes.command import BOOLEAN, TIME, choice
 from pools.domain.errors import BadInput
 from pools.domain.questions import FILTER_TEXTS, Page, parameter
+from pools.domain.structured_input.declared_values import BOOLEAN, TIME, choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,8 @@ from osmo_admin.cli.lists import list_command, query_of_work
 from osmo_admin.cli.text.effect_text import show_effect
 from osmo_admin.cli.text.gang_table import gang_table
 from osmo_admin.cli.text.start_text import start_cell, start_facts
-from pools.domain.changes.command import fields_of
 from pools.domain.columns import pick
+from pools.domain.structured_input.declared_values import fields_of
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.domain.list_columns import EVENT_COLUMNS, TASK_COLUMNS, WORKFLOW_COLUMNS
 from scheduling.domain.lists import LineQuery, WorkflowQuery

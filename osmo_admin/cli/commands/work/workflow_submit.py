@@ -18,8 +18,8 @@ from osmo_admin.cli.base.tables import AnswerText, list_table
 from osmo_admin.cli.base.yaml_files import STANDARD_INPUT
 from osmo_admin.cli.commands.profile import find_default_pool
 from osmo_admin.cli.text.start_text import start_cell, start_sentence
-from pools.domain.changes.command import fields_of
 from pools.domain.columns import pick
+from pools.domain.structured_input.declared_values import fields_of
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
 from scheduling.domain.priorities import Priority
