@@ -97,7 +97,7 @@ class Problem:
 
 def cluster_problems(actor: Actor) -> Iterator[Problem]:
     """Clusters that do not answer or are offline, queues that differ from their desired state, and what a cluster that
-    answers refuses: in its own words for platform readers. One query."""
+    answers refuses. The cluster's own words are for platform readers. One query."""
     rows = (
         Backend.objects.filter(pk__in=Pool.objects.visible_to(actor).roots().filter(archived=False).values("backend"))
         if not actor.can_read_all
@@ -122,9 +122,10 @@ def cluster_problems(actor: Actor) -> Iterator[Problem]:
 def _problems_of_backend(row: Backend, *, reads_platform: bool) -> Iterator[Problem]:
     subject, heard_at = f"backend/{row.name}", getattr(row, "heard_at", None)
     is_out_of_sync = getattr(row, "synced", None) == QueueSync.Synced.FALSE
-    cause, since = getattr(row, "sync_message", ""), getattr(row, "sync_since", None)
+    since = getattr(row, "sync_since", None)
     fault: str = getattr(row, "fault", None) or ""
-    told = fault if reads_platform else ""
+    sync_message: str = getattr(row, "sync_message", None) or ""
+    told, cause = (fault, sync_message) if reads_platform else ("", "")
     is_silent = False
     if row.desired_offline:
         message = f"Cluster {row.name} was set offline: its pools accept work, and nothing starts."
@@ -143,9 +144,9 @@ def _problems_of_backend(row: Backend, *, reads_platform: bool) -> Iterator[Prob
         message = f"{fields} of the queues of cluster {row.name} differ: another client changed them."
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, numbers={"fields": drift})
     elif is_out_of_sync and not is_silent:
-        message = f"The queues of cluster {row.name} are not in sync: {cause}"
+        message = f"The queues of cluster {row.name} are not in sync{f': {cause}' if cause else '.'}"
         yield Problem(ProblemCode.QUEUE_SYNC, subject, message, is_urgent=True, since=since)
-    if fault and not is_silent and getattr(row, "answers", False) and not (is_out_of_sync and fault in cause):
+    if fault and not is_silent and getattr(row, "answers", False) and not (is_out_of_sync and fault in sync_message):
         message = f"Cluster {row.name}: {told}" if told else f"Cluster {row.name} refuses a call that OSMO Admin needs."
         yield Problem(ProblemCode.REFUSED_CALL, subject, message, is_urgent=True)
 

@@ -161,8 +161,10 @@ def test_a_cluster_that_refuses_a_call(as_person: Callable[[str], Client]) -> No
     QueueSync.objects.create(backend=prod, synced="False", reason="Forbidden", message="It forbids this call.")
     (problem,) = _overview(root)["problems"]
     assert problem["code"] == "queue_sync", "one problem for one cause"
-    QueueSync.objects.filter(backend=prod).update(synced="True", message="")
     Pool.objects.filter(name="team").update(backend=prod)
+    told = [each for each in _overview(as_person("worker"))["problems"] if each["code"] == "queue_sync"]
+    assert [each["message"] for each in told] == ["The queues of cluster prod are not in sync."]
+    QueueSync.objects.filter(backend=prod).update(synced="True", message="")
     told = [each for each in _overview(as_person("worker"))["problems"] if each["code"] == "refused_call"]
     assert [each["message"] for each in told] == ["Cluster prod refuses a call that OSMO Admin needs."]
     state_rows = ClusterState.objects.filter(pk=state.pk)
