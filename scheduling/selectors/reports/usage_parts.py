@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pools.database.statements import execute_sql
+from pools.domain.audit_actions import AuditAction
 from pools.domain.configuration.flavors import parts_among
 
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 _NOW = datetime.max.replace(tzinfo=UTC)
 
-# Each object from one to the next by the index of objects: also clusters that are gone.
-FLAVOR_HISTORY = """
+# Each object from one to the next by the index of objects: also clusters that are gone. A cluster that connects and
+# disconnects a thousand times keeps its flavors.
+FLAVOR_HISTORY = f"""
     SELECT jsonb_agg(jsonb_build_array(subject, time, flavors) ORDER BY id)::text FROM (
         WITH RECURSIVE cluster AS (
             SELECT (SELECT min(object) FROM pools_auditentry WHERE object > 'backend/') AS object
@@ -32,6 +34,7 @@ FLAVOR_HISTORY = """
             SELECT id, time, (after ->> 'id')::bigint AS subject, COALESCE(after -> 'flavors', '[]') AS flavors
             FROM cluster JOIN pools_auditentry USING (object)
             WHERE split_part(object, '/', 1) = 'backend' AND after IS NOT NULL
+                AND action NOT IN ('{AuditAction.BACKEND_CONNECTED}', '{AuditAction.BACKEND_DISCONNECTED}')
         ) entry
     ) entry WHERE flavors <> before
 """
