@@ -1,4 +1,5 @@
-"""Which errors say that the database is away, rather than that a statement was wrong.
+"""Which errors say that the database is away, or that a lock was not free in time, rather than that a statement was
+wrong.
 
 PostgreSQL ends sessions for reasons that psycopg and Django file under several classes. The states are those of
 PostgreSQL's manual, "PostgreSQL Error Codes".
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import psycopg
 from django.db import Error, InterfaceError, OperationalError
+from psycopg.errors import LockNotAvailable
 
 AWAY_STATES = frozenset(
     {
@@ -17,6 +19,11 @@ AWAY_STATES = frozenset(
     }
 )
 """States outside of the class of operational errors."""
+
+
+def is_lock_timeout(error: Error) -> bool:
+    """Whether a statement waited for a lock longer than it may."""
+    return isinstance(error.__cause__, LockNotAvailable)
 
 
 def is_database_away(error: BaseException) -> bool:

@@ -51,9 +51,7 @@ NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
 )
 
 
-def rbac_manifests(
-    namespace: str, account: str = FIELD_MANAGER, *, backends: Sequence[str] = (EXAMPLE_BACKEND,)
-) -> list[Object]:
+def rbac_manifests(namespace: str, *, backends: Sequence[str] = (EXAMPLE_BACKEND,)) -> list[Object]:
     """All manifests, for work of these backends in `namespace`; the account is in the same namespace."""
     names = {
         resource_kinds.PRIORITY_CLASS: [f"osmo-{priority.lower()}" for priority in Priority],
@@ -66,7 +64,7 @@ def rbac_manifests(
         return [rule for kind, verbs in rights for rule in _rules(kind, verbs, names.get(kind, ()))]
 
     labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    subject = {"kind": "ServiceAccount", "name": FIELD_MANAGER, "namespace": namespace}
     status = {
         "apiGroups": [resource_kinds.GPU_RESOURCE_QUOTA.group],
         "resources": [f"{resource_kinds.GPU_RESOURCE_QUOTA.plural}/status"],
@@ -74,10 +72,10 @@ def rbac_manifests(
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}
     wide = [*rules(CLUSTER_RULES), status, whoami]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "name": FIELD_MANAGER}
 
-    def manifest(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:
-        metadata: dict[str, Any] = {"name": name, "labels": labels}
+    def manifest(kind: str, version: str, body: dict[str, Any], *, inside: bool) -> Object:
+        metadata: dict[str, Any] = {"name": FIELD_MANAGER, "labels": labels}
         if inside:
             metadata["namespace"] = namespace
         return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}

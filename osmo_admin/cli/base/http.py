@@ -80,9 +80,9 @@ class HttpClient:
         """The JSON of a GET."""
         return self._parse_json(self._send("GET", path, query or {}, None, {}, version_header=version_header))
 
-    def get_with_headers(self, path: str, *, version_header: bool = True) -> tuple[Any, Mapping[str, str]]:
+    def get_with_headers(self, path: str) -> tuple[Any, Mapping[str, str]]:
         """The JSON of a GET, and the headers of the answer."""
-        response = self._send("GET", path, {}, None, {}, version_header=version_header)
+        response = self._send("GET", path, {}, None, {}, version_header=False)
         return self._parse_json(response), response.headers
 
     def get_text(self, path: str, query: Mapping[str, Any] | None = None) -> str:

@@ -160,7 +160,7 @@ def version(session: ClientSession) -> None:
     answer: dict[str, Any] = {"client": {"major": major, "minor": minor, "revision": revision}}
     lines, facts = [f"OSMO client version:  {__version__}"], [("Client", __version__)]
     try:
-        service, headers = session.http().get_with_headers("api/version", version_header=False)
+        service, headers = session.http().get_with_headers("api/version")
     except ClientError as error:
         # Without a login or a server, the version of the client alone is printed.
         if error.status is None and error.exit_code != SERVER_FAILED and login_file.login_path().exists():

@@ -40,9 +40,9 @@ class ServerCertificate:
     hosts: frozenset[str]
     expires_at: datetime
 
-    def days_left(self, now: datetime | None = None) -> int:
+    def days_left(self) -> int:
         """Whole days until it expires; negative afterwards."""
-        return (self.expires_at - (now or datetime.now(UTC))).days
+        return (self.expires_at - datetime.now(UTC)).days
 
 
 def ensure_certificate(

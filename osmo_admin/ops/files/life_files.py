@@ -38,9 +38,9 @@ class Life:
         return self.silent_seconds > SILENT_SECONDS
 
 
-def show_life(kind: str, data_dir: Path | None = None) -> None:
+def show_life(kind: str) -> None:
     """Create or renew the file of this process. Raises OSError or OperationError if the folder cannot be used."""
-    folder, started = _folder(data_dir), process_start_time(os.getpid())
+    folder, started = _folder(None), process_start_time(os.getpid())
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{kind}-{os.getpid()}"
     if path.exists() and path.read_text() == started:

@@ -181,9 +181,7 @@ def start_child(
     return ChildProcess(name, log, popen, stop_signal, started=process_start_time(popen.pid))
 
 
-def stop_children(
-    children: Iterable[ChildProcess], *, grace: float, now: Callable[[], float] = time.monotonic
-) -> list[str]:
+def stop_children(children: Iterable[ChildProcess], *, grace: float) -> list[str]:
     """Ask all children to stop, wait up to `grace` seconds in total, then kill the rest.
 
     Returns the names of the killed ones.
@@ -191,8 +189,8 @@ def stop_children(
     waiting = list(children)
     for child in waiting:
         child.request_stop()
-    deadline = now() + grace
-    while now() < deadline and any(child.exit_code() is None for child in waiting):
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(child.exit_code() is None for child in waiting):
         time.sleep(0.05)
     stubborn = [child for child in waiting if child.exit_code() is None]
     for child in waiting:

@@ -58,23 +58,17 @@ class SealedTextarea(Textarea):
         """Renders no value."""
 
 
-def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str) -> forms.SecretField:
-    """A secret of several lines."""
-    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off", "class": "oa-mono"}
-    return forms.SecretField(
-        label=label,
-        required=False,
-        strip=False,
-        max_length=max_length,
-        help_text=help_text,
-        widget=SealedTextarea(attrs=attrs),
-    )
-
-
 def kubeconfig_field(fate: str) -> forms.SecretField:
     """The text of a kubeconfig; `fate` says what becomes of it."""
-    words = f"Paste its text, including certificates and token. {fate}"
-    return sealed_text_field("Kubeconfig", rows=8, max_length=262_144, help_text=words)
+    attrs = {"rows": 8, "spellcheck": "false", "wrap": "off", "autocomplete": "off", "class": "oa-mono"}
+    return forms.SecretField(
+        label="Kubeconfig",
+        required=False,
+        strip=False,
+        max_length=262_144,
+        help_text=f"Paste its text, including certificates and token. {fate}",
+        widget=SealedTextarea(attrs=attrs),
+    )
 
 
 class ClusterForm(ChangeForm):

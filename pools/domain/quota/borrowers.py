@@ -21,17 +21,13 @@ def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:
     return levels
 
 
-def newly_reclaimable(before: QuotaTree, after: QuotaTree, key: str = GPU) -> list[str]:
+def newly_reclaimable(before: QuotaTree, after: QuotaTree) -> list[str]:
     """The nodes with work of their own from which more lenders may reclaim after a change, in the order of the tree."""
-    if key not in after.columns:
+    if GPU not in after.columns:
         return []
-    own = after.columns[key].own
-    return [
-        name
-        for name, x in after.index.items()
-        if own[x] and borrowing_levels(after, name, key) > _levels(before, name, key)
-    ]
+    own = after.columns[GPU].own
+    return [name for name, x in after.index.items() if own[x] and borrowing_levels(after, name) > _levels(before, name)]
 
 
-def _levels(tree: QuotaTree, name: str, key: str) -> int:
-    return borrowing_levels(tree, name, key) if name in tree.index and key in tree.columns else 0
+def _levels(tree: QuotaTree, name: str) -> int:
+    return borrowing_levels(tree, name) if name in tree.index and GPU in tree.columns else 0

@@ -18,8 +18,8 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError, transaction
 from django.db.models.functions import Now
-from psycopg import errors as pg
 
+from pools.database.errors import is_lock_timeout
 from pools.database.prepared import read_rows
 from pools.database.statements import execute_sql
 from pools.domain.errors import BadInput, Busy, Conflict, Fault, Throttled, Violation
@@ -135,7 +135,7 @@ def _store(credential: tuple[int, int], address: str, key: str, text: str) -> No
             cursor.nextset()
         count, stored, seconds_left = cursor.fetchone()
     except OperationalError as error:
-        if isinstance(error.__cause__, pg.LockNotAvailable):
+        if is_lock_timeout(error):
             raise Busy(
                 "Other requests of yours are being stored; nothing was changed, try again.", retry_after=1
             ) from error
@@ -170,7 +170,7 @@ def _claim(credential: tuple[int, int], address: str, key: str, body_fingerprint
             if claimed.fetchone():
                 return IdempotencySlot()
     except OperationalError as error:
-        if isinstance(error.__cause__, pg.LockNotAvailable):
+        if is_lock_timeout(error):
             raise StillRunning(
                 "The first request with this Idempotency-Key is still running; ask again.", retry_after=1
             ) from error

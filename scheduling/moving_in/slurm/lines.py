@@ -257,13 +257,13 @@ def read_gres(text: str, place: SourcePlace) -> GresGpus:
     return GresGpus(by_type, tuple(parts), tuple(others))
 
 
-def expand_hosts(text: str, place: SourcePlace, *, most: int = MAX_NODES) -> list[str]:
-    """The names of `dgx[01-04,07],login1`; more than `most` are refused before they are written out."""
+def expand_hosts(text: str, place: SourcePlace) -> list[str]:
+    """The names of `dgx[01-04,07],login1`; more than `MAX_NODES` are refused before they are written out."""
     found: list[str] = []
     for pattern in split_outside_brackets(text, place):
-        pieces = [_choices(piece, place, most) for piece in re.split(r"(\[[^\[\]]*\])", pattern) if piece]
-        if math.prod(len(piece) for piece in pieces) + len(found) > most:
-            raise BadSource.at(place, f"the line names more than {most} nodes.")
+        pieces = [_choices(piece, place) for piece in re.split(r"(\[[^\[\]]*\])", pattern) if piece]
+        if math.prod(len(piece) for piece in pieces) + len(found) > MAX_NODES:
+            raise BadSource.at(place, f"the line names more than {MAX_NODES} nodes.")
         names = [""]
         for piece in pieces:
             names = [name + choice for name in names for choice in piece]
@@ -286,7 +286,7 @@ def split_outside_brackets(text: str, place: SourcePlace) -> list[str]:
     return [part.strip() for part in [*parts, text[start:]] if part.strip()]
 
 
-def _choices(piece: str, place: SourcePlace, most: int) -> list[str]:
+def _choices(piece: str, place: SourcePlace) -> list[str]:
     if not piece.startswith("["):
         return [piece]
     found: list[str] = []
@@ -295,7 +295,7 @@ def _choices(piece: str, place: SourcePlace, most: int) -> list[str]:
         if match is None:
             raise BadSource.at(place, "a part in brackets is not a range of host names, such as 01-04.")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first + 1 + len(found) > most:
-            raise BadSource.at(place, f"a range of host names runs backwards or names more than {most} nodes.")
+        if last < first or last - first + 1 + len(found) > MAX_NODES:
+            raise BadSource.at(place, f"a range of host names runs backwards or names more than {MAX_NODES} nodes.")
         found += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
     return found
