@@ -12,9 +12,7 @@ import pytest
 
 from osmo_admin.celery import app
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import start_child
 from tests.faults.installation import FaultyInstallation
-from tests.support.services import ROOT
 
 pytestmark = pytest.mark.fault
 
@@ -24,13 +22,7 @@ def two_workers(worker_installation: FaultyInstallation) -> Iterator[None]:
     """The worker has two processes as in production, so it takes more messages while it holds one."""
     installation, name = worker_installation, process_commands.WORKER
     installation.kill_process(name)
-    installation.children[name] = start_child(
-        name,
-        process_commands.worker_command(),
-        log=installation.folder / f"{name}.log",
-        env=installation.env,
-        cwd=ROOT,
-    )
+    installation.children[name] = installation.launch(name, process_commands.worker_command())
     yield
     installation.kill_process(name)
     installation.start_process(name)

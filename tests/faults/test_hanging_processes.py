@@ -14,7 +14,6 @@ import pytest
 
 from osmo_admin.ops.files import life_files
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import start_child
 from tests.faults.installation import FaultyInstallation
 from tests.support.hangable import RENEW_SECONDS, STUCK_SECONDS
 from tests.support.services import ROOT
@@ -46,13 +45,7 @@ def hangable(installation: FaultyInstallation, started: dict[str, int]) -> Itera
             continue
         installation.kill_process(name)
         python, option, *module = command
-        installation.children[name] = start_child(
-            name,
-            [python, option, "tests.support.hangable", *module],
-            log=installation.folder / f"{name}.log",
-            env=installation.env,
-            cwd=ROOT,
-        )
+        installation.children[name] = installation.launch(name, [python, option, "tests.support.hangable", *module])
         started[name] = installation.children[name].pid
     # The heartbeats in the broker may be those of the killed processes.
     installation.wait_until(lambda: all(files_of(installation, name) for name in COMMANDS), what="all processes live")

@@ -19,6 +19,7 @@ import pytest
 from osmo_admin.ops.programs import process_commands
 from tests.faults.installation import FaultyInstallation
 from tests.support.services import ROOT
+from tests.support.up import run_osmo_admin, run_preloaded
 from tests.unit.replay.test_proof import job
 from tests.unit.replay.test_sacct import HEADER
 
@@ -57,9 +58,8 @@ def osmo_admin(env: Mapping[str, str], *arguments: str | Path) -> Iterator[subpr
 
 def finished(env: Mapping[str, str], *arguments: str | Path) -> tuple[int, str]:
     """The exit code and the output of one command."""
-    with osmo_admin(env, *arguments) as process:
-        output, _ = process.communicate(timeout=120)
-        return process.returncode, output
+    done = run_preloaded(*arguments, env=env, seconds=120)
+    return done.returncode, done.stdout + done.stderr
 
 
 class Browser:
@@ -91,7 +91,7 @@ def test_killed_while_an_import_is_written(installation: FaultyInstallation, tmp
     prefix = installation.unique_name("in").replace("_", "-")
     (tmp_path / "tux.cfg").write_text(accounts(prefix))
     importing = ("import", "slurm", tmp_path / "tux.cfg", "-o", tmp_path / "config", "--backend", f"{prefix}-sim")
-    assert finished(installation.env, *importing)[0] == 2
+    assert run_osmo_admin(*importing, env=installation.env).returncode == 2
     browser = Browser(installation)
     hidden = browser.preview_of_import(accounts(prefix), f"{prefix}-sim")
     with killed_web(installation, "pools_auditentry"):
@@ -108,7 +108,7 @@ def test_killed_while_an_import_is_written(installation: FaultyInstallation, tmp
     code, output = finished(installation.env, *applying)
     assert code == 0, output
     assert made(installation, prefix) == (POOLS, POOLS)
-    assert finished(installation.env, "diff", "-f", tmp_path / "config")[0] == 0
+    assert run_osmo_admin("diff", "-f", tmp_path / "config", env=installation.env).returncode == 0
     installation.assert_consistent()
 
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.support import database, world
-from tests.support.up import UpProcess, live_processes, run_osmo_admin
+from tests.support.up import UpProcess, live_processes, run_preloaded
 
 pytestmark = pytest.mark.fault
 
@@ -42,7 +42,7 @@ def test_killed_at_work_and_started_again(
     first = up(env=quick).wait_ready()
     with django_db_blocker.unblock(), database.use_database(first.runtime_addresses()["DATABASE_URL"]):
         world.make_pool("team", GPUS, on=world.make_backend("waves", gpus=GPUS, auto_end=True))
-    token = run_osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
+    token = run_preloaded("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
     workflows = submit_work(first, token)
     wait_until(first, lambda: count_by_status(first).get("COMPLETED", 0) > 0)
     old = first.child_pids()
@@ -56,7 +56,7 @@ def test_killed_at_work_and_started_again(
     wait_until(second, lambda: count_by_status(second) == {"COMPLETED": WORKFLOWS})
     for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
         assert audited_workflows(second, action) == sorted(workflows)
-    verified = run_osmo_admin("verify", "--data-dir", second.data_dir)
+    verified = run_preloaded("verify", "--data-dir", second.data_dir)
     assert (verified.returncode, verified.stderr) == (0, "")
     assert second.stop() == 0
 

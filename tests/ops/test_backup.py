@@ -22,7 +22,7 @@ from tests.support import world
 from tests.support.own_servers import KillableServers
 from tests.support.services import current_services
 from tests.support.stack import SECRET_KEY, Stack
-from tests.support.up import run_osmo_admin
+from tests.support.up import run_osmo_admin, run_preloaded
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -42,7 +42,7 @@ class Restored(Stack):
         owner = self.env["DATABASE_URL"].replace(f"//{RUNTIME}@", f"//{OWNER}@")
         names = ("DATABASE_URL", "REDIS_URL", "OSMO_SECRET_KEY")
         known = {name: self.env[name] for name in names} | {"OSMO_OWNER_DATABASE_URL": owner}
-        return run_osmo_admin(*arguments, env={**known, **(env or {})}, seconds=120)
+        return run_preloaded(*arguments, env={**known, **(env or {})}, seconds=120)
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +223,6 @@ def test_a_new_data_directory_gets_the_database_and_the_secrets(stack: Stack, da
     assert "This is a copy" not in done.stdout
     assert "OSMO_SECRET_KEY is not the one" not in done.stdout
     assert json.loads((data_dir / "secrets.json").read_text())["OSMO_SECRET_KEY"] == SECRET_KEY
-    again = run_osmo_admin(*restore, seconds=120)
+    again = run_preloaded(*restore, seconds=120)
     assert again.returncode == 1
     assert "A backup is restored into an empty database only, and nothing was changed" in again.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,14 @@ from osmo_admin.ops.programs import process_commands
 from osmo_admin.processes.start_checks import refuse_unfit_process
 from pools.services.changes.secret_key import claim_database
 from tests.support import database
-from tests.support.services import ROOT, Services
+from tests.support.services import Services
 from tests.support.stack import SECRET_KEY
-from tests.support.up import clean_env, run_osmo_admin
+from tests.support.up import run_osmo_admin, run_preloaded
 
 OTHER_KEY = "another-key-of-many-characters-0123456789"
 REFUSED = "OSMO_SECRET_KEY is not the key of this database"
-SERVE = [sys.executable, "-m", "osmo_admin.cli.server", "serve"]
 # `serve` checks once, whichever of the programs it then becomes; each program checks by itself.
-PROGRAMS = {
-    "serve": [*SERVE, "beat"],
+COMMANDS = {
     "web": process_commands.web_command("127.0.0.1", 1),
     "webhook": process_commands.webhook_command("127.0.0.1", 1, Path("none"), Path("none")),
     "worker": process_commands.worker_command(),
@@ -32,6 +28,7 @@ PROGRAMS = {
     "clusters": process_commands.clusters_command(),
     "prepare": process_commands.bootstrap_command(),
 }
+PROGRAMS = {"serve": ["osmo_admin.cli.server", "serve", "beat"], **{name: each[2:] for name, each in COMMANDS.items()}}
 
 
 @pytest.fixture
@@ -49,22 +46,12 @@ def claimed(template: Services, django_db_blocker: Any) -> Iterator[dict[str, st
 
 
 def test_another_key_ends_each_process_with_one_sentence(claimed: dict[str, str]) -> None:
-    started = {
-        name: subprocess.Popen(
-            command, env=clean_env(claimed), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        for name, command in PROGRAMS.items()
-    }  # fmt: skip
-    try:
-        for name, process in started.items():
-            output, errors = process.communicate(timeout=150)
-            assert process.returncode == 1, name
-            assert errors.splitlines()[-1].startswith(REFUSED), (name, errors)
-            assert "Traceback" not in output + errors, name
-            assert OTHER_KEY not in output + errors, name
-    finally:
-        for process in started.values():
-            process.kill()
+    for name, (module, *arguments) in PROGRAMS.items():
+        done = run_preloaded(*arguments, module=module, env=claimed)
+        assert done.returncode == 1, name
+        assert done.stderr.splitlines()[-1].startswith(REFUSED), (name, done.stderr)
+        assert "Traceback" not in done.stdout + done.stderr, name
+        assert OTHER_KEY not in done.stdout + done.stderr, name
 
 
 def test_a_key_that_can_be_guessed_is_refused_by_the_same_check(settings: Any) -> None:

@@ -23,9 +23,8 @@ from osmo_admin.ops.programs import process_commands
 from osmo_admin.ops.programs.services import MANY_DEATHS
 from tests.ops.test_support_bundle import read as read_bundle
 from tests.ops.test_variables import MISTYPED
-from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY, find_free_port
-from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, is_running, live_processes, run_osmo_admin
+from tests.support.up import ADMIN_PASSWORD, UpProcess, is_running, live_processes, run_osmo_admin, run_preloaded
 
 Start = Callable[..., UpProcess]
 # All processes of an installation, with their names in children.json.
@@ -124,15 +123,8 @@ def test_users_and_tokens_are_created_beside_the_running_server(installation: Up
     secret = tmp_path / "password"
     secret.write_text("a long enough pass phrase\nsecond line\n")
     made = run_osmo_admin(
-        "user",
-        "create",
-        "vera",
-        "--role",
-        "osmo-viewer",
-        "--password-file",
-        secret,
-        "--data-dir",
-        installation.data_dir,
+        *("user", "create", "vera", "--role", "osmo-viewer", "--password-file", secret),
+        *("--data-dir", installation.data_dir),
     )
     assert (made.returncode, made.stderr) == (0, "")
     token = run_osmo_admin("token", "create", "vera", "laptop", "--data-dir", installation.data_dir)
@@ -142,7 +134,7 @@ def test_users_and_tokens_are_created_beside_the_running_server(installation: Up
         profile = client.get("/api/profile/settings")
         assert profile.status_code == 200
         assert "osmo-viewer" in profile.json()["roles"]
-        closed = run_osmo_admin("user", "disable", "vera", "--data-dir", installation.data_dir)
+        closed = run_preloaded("user", "disable", "vera", "--data-dir", installation.data_dir)
         assert (closed.returncode, closed.stderr) == (0, "")
         assert client.get("/api/profile/settings").status_code == 401
 
@@ -151,7 +143,7 @@ def test_status_and_verify(installation: UpProcess) -> None:
     status = run_osmo_admin("status", "--data-dir", installation.data_dir)
     assert (status.returncode, status.stderr) == (0, "")
     assert f"at {installation.base_url}" in status.stdout
-    verified = run_osmo_admin("verify", "--data-dir", installation.data_dir)
+    verified = run_preloaded("verify", "--data-dir", installation.data_dir)
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
@@ -199,7 +191,7 @@ def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start, u
     check_environments(pids, former)
     status = run_osmo_admin("status", "--data-dir", used_data_dir)
     assert "web died and was started again: 1 × since the start" in status.stdout
-    made = run_osmo_admin("user", "create", "visitor", "--data-dir", used_data_dir)
+    made = run_preloaded("user", "create", "visitor", "--data-dir", used_data_dir)
     assert made.returncode == 0, made.stderr
     began = time.monotonic()
     assert first.stop(signal.SIGINT) == 0
@@ -210,7 +202,7 @@ def test_after_the_death_of_every_process_at_once_it_is_whole_again(up: Start, u
     keys = {"OSMO_SECRET_KEY": SECRET_KEY, "OSMO_SECRET_KEY_FALLBACKS": former}
     second = up("--dev", env={"OSMO_ADMIN_PASSWORD": "", **keys}).wait_ready()
     assert "shown this once" not in second.output_text()
-    again = run_osmo_admin("user", "create", "visitor", "--data-dir", used_data_dir)
+    again = run_preloaded("user", "create", "visitor", "--data-dir", used_data_dir)
     assert "User visitor exists already" in again.stderr
     assert second.get("/api/profile/settings", headers=AS_ADMIN).status_code == 200, "--dev trusts the header"
     # A closed terminal stops the server as Ctrl-C does.
@@ -397,7 +389,7 @@ def test_the_processes_use_the_role_without_powers(installation: UpProcess) -> N
         for attack in ("ALTER TABLE pools_auditentry DISABLE TRIGGER USER", "TRUNCATE pools_auditentry"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 session.execute(attack)
-    checked = run_osmo_admin("check", "--data-dir", installation.data_dir)
+    checked = run_preloaded("check", "--data-dir", installation.data_dir)
     assert (checked.returncode, checked.stderr) == (0, "")
     migrated = run_osmo_admin("manage", "migrate", "--data-dir", installation.data_dir)
     assert migrated.returncode == 0, migrated.stderr
@@ -418,7 +410,7 @@ def test_an_installation_of_one_role_is_warned_and_keeps_working(
     assert "shown this once" in line
     assert _browser_login(other, line.split()[3]) == 302
     assert "The role osmo of DATABASE_URL owns tables" in (data_dir / "logs" / "bootstrap.log").read_text()
-    checked = run_osmo_admin("check", "--data-dir", data_dir)
+    checked = run_preloaded("check", "--data-dir", data_dir)
     assert checked.returncode == 1
     assert "The role osmo of DATABASE_URL owns tables" in checked.stderr
     refused = run_osmo_admin("reset", "--yes", "--data-dir", data_dir)
@@ -434,7 +426,7 @@ def test_an_installation_of_one_role_is_warned_and_keeps_working(
 
 
 def test_verify_names_a_difference_and_fails(installation: UpProcess) -> None:
-    token = run_osmo_admin("token", "create", "admin", "verify", "--data-dir", installation.data_dir).stdout.strip()
+    token = run_preloaded("token", "create", "admin", "verify", "--data-dir", installation.data_dir).stdout.strip()
     body = {"configs": {"backend": "simulated", "resources": {"gpu": {"guarantee": 8, "maximum": -1, "weight": 1}}}}
     with bearer_client(installation, token) as client:
         client.put("/api/configs/pool/counted", json=body).raise_for_status()
@@ -442,14 +434,14 @@ def test_verify_names_a_difference_and_fails(installation: UpProcess) -> None:
         session.execute("ALTER TABLE pools_leafusage DISABLE TRIGGER USER")
         session.execute("UPDATE pools_leafusage SET used = used + 7, total_usage = total_usage + 7")
         try:
-            answer = run_osmo_admin("verify", "--data-dir", installation.data_dir)
+            answer = run_preloaded("verify", "--data-dir", installation.data_dir)
         finally:
             session.execute("UPDATE pools_leafusage SET used = used - 7, total_usage = total_usage - 7")
             session.execute("ALTER TABLE pools_leafusage ENABLE TRIGGER USER")
     assert answer.returncode == 1
     assert "counted" in answer.stdout
     assert "7" in answer.stdout
-    assert run_osmo_admin("verify", "--data-dir", installation.data_dir).returncode == 0
+    assert run_preloaded("verify", "--data-dir", installation.data_dir).returncode == 0
 
 
 def _browser_login(installation: UpProcess, password: str) -> int:
@@ -465,17 +457,15 @@ def test_a_check_can_be_repeated_and_leaves_nothing(installation: UpProcess) -> 
         made = run_round_trip(installation)
         assert (made.returncode, made.stderr) == (0, "")
         assert "Check passed: osmo-check-" in made.stdout
-    token = run_osmo_admin(
-        "token", "create", "admin", "second-check", "--data-dir", installation.data_dir
-    ).stdout.strip()
+    token = run_preloaded("token", "create", "admin", "second", "--data-dir", installation.data_dir).stdout.strip()
     with bearer_client(installation, token) as client:
         assert "osmo-check" not in client.get("/api/configs/pool").json()["pools"]
         live = {"all_users": "True", "limit": 10, "statuses": ["PENDING", "RUNNING"]}
         assert client.get("/api/workflow", params=live).json()["workflows"] == []
         names = [token["token_name"] for token in client.get("/api/auth/access_token").json()]
-    assert "second-check" in names
+    assert "second" in names
     assert [name for name in names if name.startswith("check-")] == []
-    assert run_osmo_admin("verify", "--data-dir", installation.data_dir).returncode == 0
+    assert run_preloaded("verify", "--data-dir", installation.data_dir).returncode == 0
 
 
 def test_a_failed_check_names_the_reason(installation: UpProcess) -> None:
@@ -492,12 +482,5 @@ def test_a_failed_check_names_the_reason(installation: UpProcess) -> None:
 
 def run_round_trip(installation: UpProcess) -> subprocess.CompletedProcess[str]:
     """The check of `--check`, on a running installation."""
-    return subprocess.run(
-        process_commands.round_trip_command(installation.base_url),
-        env=clean_env(installation.runtime_addresses()),
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        cwd=ROOT,
-    )
+    module, url = process_commands.round_trip_command(installation.base_url)[2:]
+    return run_preloaded(url, module=module, env=installation.runtime_addresses(), seconds=150)

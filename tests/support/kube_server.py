@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import yaml
 
 from scheduling.kube.connection import errors, resource_kinds
@@ -43,11 +44,21 @@ CRD = ResourceKind(
 CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap")
 """A kind that only tests of the port use."""
 
+FAKE_THEN_REAL = ["fake", pytest.param("real", marks=[pytest.mark.k8s, pytest.mark.nightly])]
+"""Parameters of a fixture: the fake cluster each day, and a real server too at night. Each day
+tests/integration/kube/test_port_contract.py compares the two."""
+
 PROGRAM = "kube-apiserver-lite"
 START_SECONDS = 120
 ORDERLY_SECONDS = 1.0
 _numbers = itertools.count(1)
 Found = TypeVar("Found")
+
+
+def with_a_real_one(fixture: str) -> pytest.MarkDecorator:
+    """A test that has a real server each day, as one of its kind: behaviour that a server has and a fake may lack."""
+    both = ["fake", pytest.param("real", marks=pytest.mark.k8s)]
+    return pytest.mark.parametrize(fixture, both, indirect=True)
 
 
 def wait_for(condition: Callable[[], Found], *, seconds: float = 60, description: str = "") -> Found:

@@ -17,7 +17,7 @@ PARTS = {
     "planted-faults": r"tests/history/.*test_a_planted_fault",
     "removals": r"tests/rules/",
     "storms": r"tests/concurrency/",
-    "clusters": r"tests/integration/(dispatch|podgroups)/",
+    "clusters": r"tests/integration/(dispatch|gpu_cluster|kube|podgroups)/",
     "ledger": r"tests/integration/(ledger|usage)/",
     "api": r"tests/integration/test_schemathesis_api\.py::test_as_an_admin",
     "api-of-users": r"tests/integration/test_schemathesis_api\.py::test_as_a_user",

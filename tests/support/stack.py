@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ from django.conf import settings
 from psycopg.rows import dict_row
 
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import ChildProcess, start_child, stop_children
+from osmo_admin.ops.programs.processes import ChildProcess, stop_children
 from osmo_admin.web.static_build import build_static_files
 from pools.domain.changes.tokens import CreateToken
 from pools.domain.changes.users import CreateUser
 from tests.support import database
+from tests.support.preloading import start_service
 from tests.support.services import ROOT, Services
 
 SECRET_KEY = "only-for-tests-" + "k" * 50
@@ -108,8 +109,12 @@ class Stack:
             process_commands.BEAT: process_commands.beat_command(),
             process_commands.CLUSTERS: process_commands.clusters_command(),
         }[name]
-        self.children[name] = start_child(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
+        self.children[name] = self.launch(name, command)
         return self.children[name]
+
+    def launch(self, name: str, command: Sequence[str], *, log: str = "") -> ChildProcess:
+        """Start a process of this installation with its environment."""
+        return start_service(name, command, log=self.folder / f"{log or name}.log", env=self.env)
 
     def wait_ready(self) -> None:
         """Raises AssertionError with the ends of the logs if the installation does not become ready."""

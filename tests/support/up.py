@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.support import preloading
 from tests.support.services import ROOT
 from tests.support.stack import NO_TLS, find_free_port
 
@@ -27,6 +29,22 @@ def run_osmo_admin(*arguments: str | Path, env: Mapping[str, str] | None = None,
         [sys.executable, "-m", "osmo_admin.cli.server", *map(str, arguments)],
         env=clean_env(env or {}), capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT,
     )  # fmt: skip
+
+
+def run_preloaded(
+    *arguments: str | Path, env: Mapping[str, str] | None = None, seconds: float = 60, module: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """In place of `run_osmo_admin`, for a command that another test has run in a process of its own. `module`: another
+    program."""
+    command = [sys.executable, "-m", module or "osmo_admin.cli.server", *map(str, arguments)]
+    with tempfile.TemporaryDirectory(prefix="osmo-command-") as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        child = preloading.start_service("command", command, log=output, env=clean_env(env or {}), errors=errors)
+        try:
+            code = child.popen.wait(seconds)  # type: ignore[call-arg]
+        finally:
+            child.kill_group()
+        return subprocess.CompletedProcess(command, int(code or 0), output.read_text(), errors.read_text())
 
 
 def clean_env(extra: Mapping[str, str]) -> dict[str, str]:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.support.agent_harness import AgentHarness
 from tests.support.fake_cluster import FakeCluster
+from tests.support.kube_server import FAKE_THEN_REAL
 
 
-@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
+@pytest.fixture(params=FAKE_THEN_REAL)
 def harness(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
     """On both clusters."""
     if request.param == "real":

@@ -9,8 +9,10 @@ from scheduling.kube.connection import resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
+from tests.support.kube_server import with_a_real_one
 
 
+@with_a_real_one("harness")
 def test_from_submission_to_the_end(harness: AgentHarness) -> None:
     workflow = harness.submit(gang_file("lead", "other", gpus=4), priority=Priority.LOW)
     harness.run_agent()
@@ -72,6 +74,7 @@ def test_groups_follow_one_another(harness: AgentHarness) -> None:
     assert harness.list_pods() == []
 
 
+@with_a_real_one("harness")
 def test_files_and_host_names_come_and_go_with_their_gang(harness: AgentHarness) -> None:
     file = gang_file("lead", "other", task_fields="files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]")
     harness.submit(file)

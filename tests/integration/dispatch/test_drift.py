@@ -22,7 +22,7 @@ from scheduling.services.kubernetes.agent import _read_context
 from scheduling.services.kubernetes.syncing.drift_repair import DriftRepair
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
-from tests.support.kube_server import CRDS
+from tests.support.kube_server import CRDS, with_a_real_one
 from tests.support.optional_tools import ENVTEST
 
 POD, POD_GROUP = resource_kinds.POD, resource_kinds.POD_GROUP
@@ -138,6 +138,7 @@ def _sample(field: dict[str, Any]) -> Any:
     return field["enum"][0] if "enum" in field else {"integer": 7, "boolean": True, "string": "somebody"}[field["type"]]
 
 
+@with_a_real_one("harness")
 @pytest.mark.skipif(not ENVTEST.exists(), reason="KAI's definitions are not at hand")
 def test_fields_that_we_leave_out_are_removed_except_the_schedulers_own(
     dispatched: tuple[AgentHarness, Workflow],
@@ -155,6 +156,7 @@ def test_fields_that_we_leave_out_are_removed_except_the_schedulers_own(
     assert spec.keys() - ours == extra.keys() & SCHEDULER_FIELDS
 
 
+@with_a_real_one("harness")
 def test_what_others_may_write_stays(dispatched: tuple[AgentHarness, Workflow]) -> None:
     harness, workflow = dispatched
     here = harness.backend.namespace

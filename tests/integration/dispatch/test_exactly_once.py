@@ -17,6 +17,7 @@ from tests.support.agent_harness import AgentHarness, find_group, gang_file, tas
 from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster, ProcessKilled, fail_nth_write
 from tests.support.foreign_objects import ForeignObjects
+from tests.support.kube_server import with_a_real_one
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 GANG = gang_file("lead", "other", task_fields=FILES)
@@ -219,6 +220,7 @@ def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(fake_harn
     assert {code for *_, code in task_statuses(workflow)} == {3001}
 
 
+@with_a_real_one("harness")
 @pytest.mark.parametrize("is_ending", [False, True], ids=["stands", "is being deleted"])
 def test_a_foreign_object_with_our_name_is_left_alone(harness: AgentHarness, is_ending: bool) -> None:
     """Also one that its finalizer holds."""
@@ -291,6 +293,7 @@ def test_a_pod_that_lost_its_label_gets_it_back(harness: AgentHarness) -> None:
     assert task_statuses(workflow) == [("train", 0, "RUNNING", None)]
 
 
+@with_a_real_one("harness")
 def test_a_deleted_or_moved_pod_group_is_restored(harness: AgentHarness) -> None:
     workflow = harness.submit()
     harness.run_agent()

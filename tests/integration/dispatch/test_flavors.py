@@ -29,6 +29,7 @@ from scheduling.services.workflows.attempts import TaskAttempts
 from tests.integration.dispatch.test_nodes import add_node
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group
+from tests.support.kube_server import with_a_real_one
 
 
 def kind_label(harness: AgentHarness, kind: str) -> str:
@@ -70,6 +71,7 @@ def affinity_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for term in rule["nodeSelectorTerms"] for each in term["matchExpressions"]]
 
 
+@with_a_real_one("harness")
 def test_a_gang_gets_one_flavor_and_its_pods_the_nodes_of_it(harness: AgentHarness) -> None:
     give_flavors(harness, h100=8, a100=16)
     first, second = harness.submit(gang(4, tasks=2)), harness.submit(gang(4, tasks=2))

@@ -20,7 +20,7 @@ import yaml
 from psycopg import sql
 
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import ChildProcess, start_child
+from osmo_admin.ops.programs.processes import ChildProcess
 from pools.domain.changes.backends import PutBackend
 from scheduling.domain.cluster.election import lease_name
 from scheduling.kube.connection import resource_kinds
@@ -28,7 +28,7 @@ from scheduling.kube.connection.port import Cluster, ResourceKind
 from tests.support.agent_harness import gang_file
 from tests.support.kube_proxy import FaultyProxy
 from tests.support.kube_server import KubeServer, create_namespace, wait_for
-from tests.support.services import ROOT, Services
+from tests.support.services import Services
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
@@ -46,16 +46,13 @@ class Installation:
     cluster: Cluster
     namespace: str
     proxy: FaultyProxy
-    folder: Path
     processes: list[ChildProcess] = field(default_factory=list)
 
     def start_process(self) -> ChildProcess:
         """Start a process of agents; it has reached the database when this returns."""
         name = f"clusters-{len(self.processes) + 1}"
         before = len(self.sessions())
-        child = start_child(
-            name, process_commands.clusters_command(), log=self.folder / f"{name}.log", env=self.stack.env, cwd=ROOT
-        )
+        child = self.stack.launch(name, process_commands.clusters_command())
         self.processes.append(child)
         wait_for(lambda: len(self.sessions()) > before, description=f"{name} reads the database")
         return child
@@ -122,7 +119,7 @@ def installation(
 
                 body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(kubeconfig)}
                 world.make_pool("team", 100, on=put_backend(PutBackend(name="lab", body=body), actor=SYSTEM).row)
-            yield Installation(stack, cluster, namespace, proxy, tmp_path, made)
+            yield Installation(stack, cluster, namespace, proxy, made)
     finally:
         for child in made:
             kill(child)
@@ -139,7 +136,7 @@ def copied(original: Installation) -> Iterator[Installation]:
         from scheduling.services.kubernetes.heartbeats import cluster_state
 
         cluster_state(Backend.objects.get(name="lab"))  # the identity, which the copy has too
-    folder = original.folder / "copy"
+    folder = stack.folder / "copy"
     folder.mkdir()
     copy = Stack(stack.services, folder, stack._blocker, {})
     copy.database = stack.services.database_name("copied")
@@ -150,7 +147,7 @@ def copied(original: Installation) -> Iterator[Installation]:
     with psycopg.connect(stack.services.database_url("postgres"), autocommit=True) as session:
         session.execute(sql.SQL("CREATE DATABASE {copy} TEMPLATE {original}").format(**names))
     try:
-        yield Installation(copy, original.cluster, original.namespace, original.proxy, folder, made)
+        yield Installation(copy, original.cluster, original.namespace, original.proxy, made)
     finally:
         for child in made:
             kill(child)

@@ -27,6 +27,7 @@ from scheduling.services.workflows.submission import Submission, submit
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
 from tests.support.fake_cluster import FakeCluster
+from tests.support.kube_server import with_a_real_one
 from tests.support.world import sign_in
 
 ZERO = {"gpu": "0", "cpu": "0", "memory": "0", "storage": "0"}
@@ -78,6 +79,7 @@ def entry(node: str) -> dict[str, Any]:
     return found
 
 
+@with_a_real_one("harness")
 def test_nodes_come_change_and_go(harness: AgentHarness) -> None:
     mine, other = harness.backend.namespace + "-n1", harness.backend.namespace + "-n2"
     add_node(harness, mine)

@@ -19,7 +19,7 @@ from scheduling.services.verify import verify
 from tests.support import world
 from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses, task_uuid_of
 from tests.support.fake_cluster import FakeCluster
-from tests.support.kube_server import create_namespace
+from tests.support.kube_server import FAKE_THEN_REAL, create_namespace, with_a_real_one
 
 
 def start_workflow(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
@@ -31,6 +31,7 @@ def start_workflow(harness: AgentHarness, file: str, **submission: Priority) -> 
     return workflow
 
 
+@with_a_real_one("harness")
 def test_a_preempted_gang_waits_again_with_new_pods(harness: AgentHarness) -> None:
     workflow = start_workflow(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)
     old = harness.list_pods(workflow)
@@ -247,7 +248,7 @@ def latest(workflow: Workflow) -> dict[str, tuple[int, str]]:
     return {name: (retry, status) for name, retry, status, _ in task_statuses(workflow)}
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.k8s)])
+@pytest.fixture(params=FAKE_THEN_REAL)
 def newer_harness(request: pytest.FixtureRequest, ledger: None) -> Iterator[AgentHarness]:
     """On both clusters, with a KAI that knows `minSubGroup`."""
     if request.param == "fake":
@@ -426,6 +427,7 @@ def read_decisions(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
     return [(row.action, row.tasks, row.gpus, row.message) for row in rows]
 
 
+@with_a_real_one("harness")
 def test_decisions_of_the_cluster_are_recorded_once(harness: AgentHarness) -> None:
     """Starts and preemptions are recorded in the transaction that writes the observation."""
     workflow = start_workflow(harness, gang_file("lead", "other", gpus=2), priority=Priority.LOW)

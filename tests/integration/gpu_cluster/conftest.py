@@ -15,7 +15,7 @@ from scheduling.kube.connection.port import Cluster
 from scheduling.services.gpu_quota.controller import GpuQuotaController
 from tests.support.agent_harness import kubernetes_backend
 from tests.support.fake_cluster import FakeCluster
-from tests.support.kube_server import TENSOR_FUSION, KubeServer
+from tests.support.kube_server import FAKE_THEN_REAL, TENSOR_FUSION, KubeServer
 
 PREFIX = "tensor-fusion.ai/"
 SOMEBODY = "somebody"
@@ -89,7 +89,7 @@ def _fake_harness() -> GpuClusterHarness:
     return _make_harness(cluster, "team-a")
 
 
-@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
+@pytest.fixture(params=FAKE_THEN_REAL)
 def gpu_cluster(request: pytest.FixtureRequest, ledger: None) -> Iterator[GpuClusterHarness]:
     """On both clusters."""
     if request.param == "real":

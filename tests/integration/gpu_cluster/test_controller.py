@@ -32,7 +32,7 @@ from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
 from tests.support import world
 from tests.support.fake_cluster import FakeCluster
-from tests.support.kube_server import wait_for
+from tests.support.kube_server import wait_for, with_a_real_one
 from tests.support.threads import run_loops
 from tests.support.world import apply_change, sign_in
 from tests.unit.gpu_quota.builders import make_amounts
@@ -40,6 +40,7 @@ from tests.unit.gpu_quota.builders import make_amounts
 CAPS = {"total": {"requests": {"tflops": "100", "vram": "10Gi"}, "maxWorkers": 5}}
 
 
+@with_a_real_one("gpu_cluster")
 def test_an_object_becomes_the_quota_and_gets_a_status(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")
@@ -196,6 +197,7 @@ def test_only_the_pod_of_an_open_task_is_counted_with_its_workflow(fake_gpu_clus
     assert fake_gpu_cluster.used() == (40, 2), "a task that ended protects no pod"
 
 
+@with_a_real_one("gpu_cluster")
 def test_pods_come_and_go_between_rounds(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")

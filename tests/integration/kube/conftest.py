@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 from tests.support.fake_cluster import FakeCluster
-from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
+from tests.support.kube_server import CONFIG_MAP, FAKE_THEN_REAL, KubeNamespace, RecordingCluster
 from tests.support.world import apply_change
 
 KUBECONFIG = {
@@ -93,12 +92,17 @@ def make_lab(kube_namespace: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> 
     return SyncHarness(backend, cluster, kube_namespace.namespace)
 
 
-@pytest.fixture(params=[pytest.param("fake"), pytest.param("real", marks=pytest.mark.k8s)])
-def kube_namespace(request: pytest.FixtureRequest) -> Iterator[KubeNamespace]:
-    """A cluster: first the fake cluster, then a real one."""
+def find_namespace(request: pytest.FixtureRequest) -> KubeNamespace:
+    """A namespace of the cluster that the parameter of the fixture names."""
     if request.param == "real":
-        yield request.getfixturevalue("kube")
-    else:
-        fake = FakeCluster(namespaces=["t1"])
-        fake.install_kinds(CONFIG_MAP)
-        yield KubeNamespace(fake, "t1")
+        found: KubeNamespace = request.getfixturevalue("kube")
+        return found
+    fake = FakeCluster(namespaces=["t1"])
+    fake.install_kinds(CONFIG_MAP)
+    return KubeNamespace(fake, "t1")
+
+
+@pytest.fixture(params=FAKE_THEN_REAL)
+def kube_namespace(request: pytest.FixtureRequest) -> KubeNamespace:
+    """A cluster: first the fake cluster, then a real one."""
+    return find_namespace(request)

@@ -17,7 +17,7 @@ from tests.integration.kube.conftest import make_lab
 from tests.support import world
 from tests.support.fake_cluster import FakeCluster
 from tests.support.flaky_cluster import FlakyCluster
-from tests.support.kube_server import CONFIG_MAP, KubeNamespace
+from tests.support.kube_server import CONFIG_MAP, KubeNamespace, with_a_real_one
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def count_events(label: str, outcome: str) -> float:
     return REGISTRY.get_sample_value("osmo_cluster_events_total", {"backend": label, "outcome": outcome}) or 0.0
 
 
+@with_a_real_one("kube_namespace")
 def test_an_event_names_its_object(kube_namespace: KubeNamespace, writers: list[EventWriter]) -> None:
     cluster, here = kube_namespace.cluster, kube_namespace.namespace
     item = cluster.create(CONFIG_MAP, {"metadata": {"name": "thing", "namespace": here}}, field_manager="tests")

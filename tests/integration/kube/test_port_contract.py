@@ -11,12 +11,19 @@ import pytest
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import ResourceKind, WatchEvent, WatchEventType
 from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE
+from tests.integration.kube.conftest import find_namespace
 from tests.support.fake_cluster import FakeCluster
 from tests.support.field_ownership import FieldPath
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
 US, THEM = "osmo-admin", "somebody"
 UNKNOWN = ResourceKind("scheduling.run.ai", "v9", "queues", "Queue", namespaced=False)
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.k8s)])
+def kube_namespace(request: pytest.FixtureRequest) -> KubeNamespace:
+    """On both clusters each day, so that other tests need the real one at night only."""
+    return find_namespace(request)
 
 
 def managers_of(item: Mapping[str, Any], path: FieldPath) -> list[str]:

@@ -25,6 +25,7 @@ from scheduling.services.kubernetes.syncing.queue_sync import (
 from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
 from tests.integration.kube.conftest import SyncHarness
 from tests.support import world
+from tests.support.kube_server import with_a_real_one
 
 
 def pool(
@@ -43,6 +44,7 @@ def settings(lab: SyncHarness, **change: Any) -> None:
     world.apply_change(PutBackend(name=lab.backend.name, body=change))
 
 
+@with_a_real_one("kube_namespace")
 def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
     pool(lab, maximum=120, weight=2)
     subpools(a=30)
@@ -128,6 +130,7 @@ def test_a_draining_subpool_keeps_its_queue_until_it_is_archived(lab: SyncHarnes
     assert needs_no_sync(lab.backend.pk)
 
 
+@with_a_real_one("kube_namespace")
 def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
@@ -230,6 +233,7 @@ def test_a_priority_class_of_another_value_stays_and_is_reported(fake_lab: SyncH
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
+@with_a_real_one("kube_namespace")
 def test_foreign_changes_are_reverted_and_recorded(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
@@ -253,6 +257,7 @@ def test_foreign_changes_are_reverted_and_recorded(lab: SyncHarness) -> None:
     assert lab.cluster.writes == []
 
 
+@with_a_real_one("kube_namespace")
 def test_foreign_additions_remain(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()

@@ -23,6 +23,7 @@ from scheduling.services.kubernetes.informers import ClusterInformers
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
 from tests.integration.kube.conftest import SyncHarness
 from tests.integration.kube.test_queue_sync import pool, subpools
+from tests.support.kube_server import with_a_real_one
 from tests.support.world import apply_change
 
 UNLIMITED = {"spec": {"resources": {"gpu": {"quota": -1}}}}
@@ -161,6 +162,7 @@ def watching(lab: SyncHarness) -> Iterator[tuple[ClusterInformers, threading.Eve
     stop.set()
 
 
+@with_a_real_one("kube_namespace")
 def test_the_agent_hears_of_it_within_a_second(
     lab: SyncHarness, watching: tuple[ClusterInformers, threading.Event]
 ) -> None:

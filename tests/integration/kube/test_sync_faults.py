@@ -37,7 +37,15 @@ from scheduling.services.kubernetes.syncing.sync_outcome import SyncOutcome
 from tests.integration.kube.conftest import SyncHarness
 from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy, status_body
-from tests.support.kube_server import PINNED, WRITES, KubeServer, RecordingCluster, create_namespace, wait_for
+from tests.support.kube_server import (
+    PINNED,
+    WRITES,
+    KubeServer,
+    RecordingCluster,
+    create_namespace,
+    wait_for,
+    with_a_real_one,
+)
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 from tests.support.world import apply_change, make_subpool
@@ -330,6 +338,7 @@ def test_two_workers_at_once_without_the_lease_write_twice(
     assert len(fake_lab.cluster.writes) == 2 * 6
 
 
+@with_a_real_one("kube_namespace")
 @pytest.mark.race
 def test_two_workers_at_once_write_once(lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     pool("team")

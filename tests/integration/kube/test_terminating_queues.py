@@ -7,6 +7,7 @@ from scheduling.kube.connection.resource_kinds import QUEUE
 from scheduling.services.kubernetes.syncing.queue_sync import backends_due_for_sync
 from tests.integration.kube.conftest import SyncHarness
 from tests.support import world
+from tests.support.kube_server import with_a_real_one
 
 HOLD = {"metadata": {"finalizers": ["example.org/hold"]}}
 RELEASE = {"metadata": {"finalizers": None}}
@@ -24,6 +25,7 @@ def leaves_sum(lab: SyncHarness) -> float:
     return sum(quota for name, quota in lab.queues().items() if "--" in name)
 
 
+@with_a_real_one("kube_namespace")
 def test_a_queue_that_is_not_wanted_counts_until_it_is_gone(lab: SyncHarness) -> None:
     """Its quota is not given to the shared leaf before, and the condition says what it waits for."""
     make_pool(lab, a=8)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from osmo_admin.cli.server import app
 from osmo_admin.ops.files.certificates import ServerCertificate, ensure_certificate
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import ChildProcess, start_child, stop_children
+from osmo_admin.ops.programs.processes import ChildProcess, stop_children
 from pools.domain.changes.backends import DeleteBackend, PutBackend
 from pools.domain.changes.gpu_allocations import ReleaseWorker
 from pools.domain.changes.gpu_quotas import PutGpuQuota
@@ -42,7 +42,7 @@ from scheduling.services.webhooks.marks import rotate_mark
 from scheduling.services.webhooks.upkeep import keep_webhooks
 from tests.support.fake_cluster import FakeCluster
 from tests.support.kube_server import KubeNamespace, KubeServer, wait_for
-from tests.support.stack import ROOT, Stack, find_free_port
+from tests.support.stack import Stack, find_free_port
 from tests.support.world import apply_change
 
 pytestmark = pytest.mark.k8s
@@ -61,13 +61,13 @@ def server(
     certificate = ensure_certificate(folder / "certificates", ["127.0.0.1"])
     port = find_free_port()
     command = process_commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
-    child = start_child(process_commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
+    child = stack.launch(process_commands.WEBHOOK, command)
     url = f"https://127.0.0.1:{port}"
     try:
         wait_for(lambda: _answers(url, certificate), seconds=90, description=f"an answer at {url}: {child.log_tail()}")
         yield url, certificate, child
     finally:
-        stop_children([child], grace=5)
+        stop_children([child], grace=0)
 
 
 @pytest.fixture(scope="module")

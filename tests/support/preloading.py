@@ -1,0 +1,91 @@
+"""Processes of installations and commands that begin with the product loaded, which takes seconds of a processor.
+
+One process for each pytest worker loads it and forks the others. What a fork cannot show (the imports of a process, and
+the order of its start) needs a process of its own: `start_child`, `run_osmo_admin`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from osmo_admin.ops.programs.process_commands import METRICS_DIR
+from osmo_admin.ops.programs.processes import ChildProcess, ForkedProcess, process_start_time, start_child
+from tests.support.services import FOLDER, ROOT
+
+
+class PreloadedProcess(ForkedProcess):
+    """A process that the server forked; as much of `subprocess.Popen` as tests need."""
+
+    def poll(self) -> int | None:
+        """None while it runs; afterwards the exit code, negative for a signal."""
+        if self.returncode is None:
+            self.returncode = _server().ask(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float = 600) -> int | None:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.01)
+        return self.returncode
+
+
+class _Server:
+    def __init__(self) -> None:
+        assert threading.current_thread() is threading.main_thread(), "the server ends with the thread that started it"
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        env = {name: value for name, value in os.environ.items() if not name.startswith("OSMO_")}
+        env |= {"DJANGO_SETTINGS_MODULE": "osmo_admin.settings", "OSMO_SECRET_KEY": secrets.token_hex()}
+        log = Path(os.environ[FOLDER], f"preloaded-{os.getpid()}.log")
+        with theirs:
+            self._child = start_child(
+                "preloaded", [sys.executable, "-m", "tests.support.preload_server", str(theirs.fileno())],
+                log=log, env=env | {"PYTHONPATH": str(ROOT)}, cwd=ROOT, pass_fds=[theirs.fileno()],
+            )  # fmt: skip
+        self._answers = self._socket.makefile("r", encoding="utf-8")
+        atexit.register(self._close)
+
+    def ask(self, question: object) -> Any:
+        """The answer to one line."""
+        answer = ""
+        with self._lock, suppress(ConnectionError):
+            self._socket.sendall(json.dumps(question).encode() + b"\n")
+            answer = self._answers.readline()
+        assert answer, self._child.log_tail()
+        return json.loads(answer)
+
+    def _close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+        self._child.popen.wait()
+
+
+_server = cache(_Server)
+
+
+def start_service(
+    name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str], errors: Path | None = None
+) -> ChildProcess:
+    """In place of `start_child`, for `python -m MODULE ARGUMENTS`. `errors`: another file for the standard error."""
+    python, option, *words = command
+    assert (python, option) == (sys.executable, "-m"), command
+    assert METRICS_DIR not in env, "it is read when the program is loaded"
+    order = {"words": words, "env": dict(env), "output": str(log), "errors": str(errors or log)}
+    pid = _server().ask(order)
+    return ChildProcess(name, log, PreloadedProcess(pid), started=process_start_time(pid))
