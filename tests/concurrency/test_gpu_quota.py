@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +23,10 @@ from pools.services.gpu_quota.gpu_allocations import adjust
 from pools.services.gpu_quota.gpu_rebuild import PodWorker, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import world
+from tests.support.kube_server import wait_for
+from tests.support.preloading import start_program
 from tests.support.races import Rendezvous
-from tests.support.services import ROOT, Services
+from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS
 from tests.support.threads import run_concurrently
 from tests.unit.gpu_quota.builders import make_amounts
@@ -88,12 +87,14 @@ class TestSixRequestsOfTenOnFifty:
         assert refused.details[0].as_dict()["used"] == "50"
         assert used_tflops() == 50
 
-    def test_without_the_lock_six_processes_exceed_the_cap(self, cap_of_fifty: None, template: Services) -> None:
-        assert _six_processes(template, "unlocked") == ["committed"] * 6
+    def test_without_the_lock_six_processes_exceed_the_cap(
+        self, cap_of_fifty: None, template: Services, tmp_path: Path
+    ) -> None:
+        assert _six_processes(template, "unlocked", tmp_path / "said") == ["committed"] * 6
         assert used_tflops() == 60
 
-    def test_with_the_lock_five_processes_succeed(self, cap_of_fifty: None, template: Services) -> None:
-        assert _six_processes(template, "locked") == ["committed"] * 5 + ["total.max.tflops.request"]
+    def test_with_the_lock_five_processes_succeed(self, cap_of_fifty: None, template: Services, tmp_path: Path) -> None:
+        assert _six_processes(template, "locked", tmp_path / "said") == ["committed"] * 5 + ["total.max.tflops.request"]
         assert used_tflops() == 50
 
 
@@ -193,7 +194,7 @@ def test_a_rebuild_allocates_nothing_twice(cap_of_fifty: None) -> None:
     assert verify() == []
 
 
-def _six_processes(template: Services, mode: str) -> list[str]:
+def _six_processes(template: Services, mode: str, output: Path) -> list[str]:
     """The answers to six processes that request 10 each at the same time."""
     address = template.database_url(connection.settings_dict["NAME"])
     gates = [GATE, GATE + 1]
@@ -201,27 +202,16 @@ def _six_processes(template: Services, mode: str) -> list[str]:
         for gate in gates:
             cursor.execute("SELECT pg_advisory_lock(%s)", [gate])
         names = [f"w{number}" for number in range(6)]
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", "10", mode, *names],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "DATABASE_URL": address,
-                "OSMO_LOCK_TIMEOUT_MS": str(5 * LOCK_TIMEOUT_MS),  # six processes may be slow to pass one row
-                "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
-                "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as children:
-            assert children.stdout is not None
-            try:
-                for gate, word in zip(gates, ("ready", "read"), strict=True):
-                    if gate == GATE or mode == "unlocked":
-                        assert [children.stdout.readline() for _ in names] == [f"{word}\n"] * 6
-                    cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
-                return sorted(children.communicate(timeout=200)[0].split())
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(children.pid, signal.SIGKILL)
+        children = start_program(
+            "tests.concurrency.gpu_process", str(GATE), "ns", "10", mode, *names, address=address, output=output,
+            OSMO_LOCK_TIMEOUT_MS=str(5 * LOCK_TIMEOUT_MS),  # six processes may be slow to pass one row
+        )  # fmt: skip
+        try:
+            for gate, word in zip(gates, ("ready", "read"), strict=True):
+                if gate == GATE or mode == "unlocked":
+                    wait_for(lambda word=word: output.read_text().split().count(word) == 6, description=word)  # type: ignore[misc]
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
+            children.popen.wait()
+        finally:
+            children.kill_group()
+    return sorted(word for word in output.read_text().split() if word not in ("ready", "read"))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,9 @@ from scheduling.services.workflows import submission
 from scheduling.services.workflows.insert_rows import insert_workflows
 from scheduling.services.workflows.submission import Submission, SubmissionReceipt, submit
 from tests.support import world
-from tests.support.services import ROOT, Services
+from tests.support.kube_server import wait_for
+from tests.support.preloading import start_program
+from tests.support.services import Services
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -228,24 +228,13 @@ def test_a_lost_connection_leaves_nothing_and_all_can_try_again(ann: Actor, monk
     assert len(_run_together(*_submissions(ann, [1, 1, 1]))) == Workflow.objects.count() == 3
 
 
-def test_a_process_that_dies_after_the_insertion_leaves_nothing(ann: Actor, template: Services) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.submission_process", POOL, "ann"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DATABASE_URL": template.database_url(connection.settings_dict["NAME"]),
-            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
-            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "inserted\n"
-        finally:
-            process.kill()
+def test_a_process_that_dies_after_the_insertion_leaves_nothing(ann: Actor, template: Services, tmp_path: Path) -> None:
+    address, output = template.database_url(connection.settings_dict["NAME"]), tmp_path / "said"
+    process = start_program("tests.concurrency.submission_process", POOL, "ann", address=address, output=output)
+    try:
+        wait_for(lambda: output.read_text() == "inserted\n", description="it inserts")
+    finally:
+        process.kill_group()
     assert len(_run_together(*_submissions(ann, [1, 1, 1]))) == 3  # waits until PostgreSQL has noticed the death
     assert list(Workflow.objects.order_by("name").values_list("name", flat=True)) == ["job0-1", "job1-1", "job2-1"]
     assert LeafUsage.objects.get(pool__name=POOL).live_workflows == 3

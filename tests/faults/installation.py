@@ -29,6 +29,12 @@ _OFFLINE = """
 """
 
 
+LEASES = {
+    process_commands.BEAT: ("scheduling_beatlease",),
+    process_commands.CLUSTERS: ("scheduling_clusterstate", "scheduling_gpucontrollerlease", "scheduling_queuesync"),
+}
+
+
 class FaultyInstallation(Stack):
     """The running installation, with its servers. Each part is killed and started on its own. `like`: the address of a
     migrated database."""
@@ -64,7 +70,14 @@ class FaultyInstallation(Stack):
         for name, child in list(self.children.items()):
             if child.exit_code() is not None:
                 self.kill_process(name)  # the rest of its process group
+                self.end_leases(name)
                 self.start_process(name)
+
+    def end_leases(self, name: str) -> None:
+        """The leases of a killed process end now and not in some seconds. That its successor waits no longer than that:
+        test_two_beats.py and tests/integration/dispatch/test_killed_process.py."""
+        for table in LEASES.get(name, ()):
+            self.query(f"UPDATE {table} SET lease_holder = NULL, lease_expires_at = NULL RETURNING 1")
 
     # --- killing ---
     def kill_process(self, name: str) -> None:

@@ -34,7 +34,7 @@ def started(worker_installation: FaultyInstallation) -> Iterator[dict[str, int]]
     yield pids
     for name in COMMANDS:
         worker_installation.kill_process(name)
-        worker_installation.start_process(name)
+    worker_installation.restart_dead()
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def hangable(installation: FaultyInstallation, started: dict[str, int]) -> Itera
         if installation.children[name].pid == started.get(name):
             continue
         installation.kill_process(name)
+        installation.end_leases(name)
         python, option, *module = command
         installation.children[name] = installation.launch(name, [python, option, "tests.support.hangable", *module])
         started[name] = installation.children[name].pid

@@ -38,7 +38,7 @@ def start(installation: FaultyInstallation) -> Iterator[Callable[[str], ChildPro
         return started[-1]
 
     installation.kill_process(process_commands.BEAT)
-    installation.query("UPDATE scheduling_beatlease SET lease_holder = NULL, lease_expires_at = NULL RETURNING 1")
+    installation.end_leases(process_commands.BEAT)
     yield begin
     for child in started:
         child.kill_group()

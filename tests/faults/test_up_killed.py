@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -13,7 +14,9 @@ import httpx
 import psycopg
 import pytest
 
+from tests.ops.test_up import AS_ADMIN, check_environments
 from tests.support import database, world
+from tests.support.stack import SECRET_KEY
 from tests.support.up import UpProcess, live_processes, run_preloaded
 
 pytestmark = pytest.mark.fault
@@ -45,11 +48,18 @@ def test_killed_at_work_and_started_again(
     token = run_preloaded("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
     workflows = submit_work(first, token)
     wait_until(first, lambda: count_by_status(first).get("COMPLETED", 0) > 0)
-    old = first.child_pids()
+    old, holder = first.child_pids(), first.beat_lease()
     kill(first)
     first.process.wait(60)
 
-    second = up(env=quick).wait_ready()
+    # With other options, which this start must not mix with what it finds: a new key, and logins by a header.
+    former = json.loads((first.data_dir / "secrets.json").read_text())["OSMO_SECRET_KEY"]
+    keys = {"OSMO_SECRET_KEY": SECRET_KEY, "OSMO_SECRET_KEY_FALLBACKS": former}
+    second = up("--dev", env={**quick, **keys, "OSMO_ADMIN_PASSWORD": ""}).wait_ready()
+    second.end_beat_lease(holder)
+    assert "shown this once" not in second.output_text(), "it has users"
+    assert second.get("/api/profile/settings", headers=AS_ADMIN).status_code == 200, "--dev trusts the header"
+    check_environments(second.child_pids(), SECRET_KEY)
     assert live_processes(old) == []
     assert set(second.child_pids().values()).isdisjoint(old.values())
     assert submit_work(second, token) == workflows, "the stored answer of the key survived"
@@ -58,7 +68,9 @@ def test_killed_at_work_and_started_again(
         assert audited_workflows(second, action) == sorted(workflows)
     verified = run_preloaded("verify", "--data-dir", second.data_dir)
     assert (verified.returncode, verified.stderr) == (0, "")
-    assert second.stop() == 0
+    pids = second.child_pids()
+    assert second.stop(signal.SIGHUP) == 0, "a closed terminal stops it as Ctrl-C does"
+    assert live_processes(pids) == []
 
 
 def submit_work(running: UpProcess, token: str) -> list[str]:

@@ -294,6 +294,7 @@ def test_each_three_values_are_taken_by_an_api_server(cluster: Cluster) -> None:
         apply_new(cluster, objects, applied)
 
 
+@pytest.mark.nightly
 @pytest.mark.k8s
 def test_every_combination_of_switches_is_taken_by_an_api_server(cluster: Cluster) -> None:
     """All 65,536 of them: a template renders the same wherever the switches that it reads are the same, so each

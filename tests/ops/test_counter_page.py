@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -65,7 +67,9 @@ def test_a_port_that_is_taken_stops_nothing_and_without_a_port_there_is_no_page(
 @pytest.mark.parametrize("process", ["worker", "clusters"])
 def test_a_served_process_answers_at_its_port(stack: Stack, process: str, tmp_path: Path) -> None:
     port = ports.choose_port("127.0.0.1", None)
+    broker = re.sub(r"\d+$", "15", stack.env["REDIS_URL"])  # its own: it is killed, with what it has taken
     env = {**os.environ, **stack.env, process_commands.METRICS_PORT: str(port), "TMPDIR": str(tmp_path)}
+    env |= {"REDIS_URL": broker}
     env.pop(process_commands.METRICS_DIR, None)
     command = [sys.executable, "-m", "osmo_admin.cli.server", "serve", process]
     log = (tmp_path / "log").open("wb")
@@ -82,6 +86,6 @@ def test_a_served_process_answers_at_its_port(stack: Stack, process: str, tmp_pa
     try:
         assert wait_for(status, seconds=90, description="the page answers") == 200
     finally:
-        child.terminate()
-        child.wait(60)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
         log.close()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -39,6 +42,25 @@ def home(reachable_dir: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def stopped_server() -> Iterator[Path]:
+    """What a server left that was stopped in order: its folder."""
+    with TemporaryDirectory(prefix="osmo-used-", dir="/tmp") as name:
+        folder = Path(name)
+        (folder / "postgres").mkdir()
+        for each in (folder, folder / "postgres"):
+            change_owner(find_database_account(), each)
+        stop_children([launch_server(folder / "postgres", folder).child], grace=10)
+        yield folder / "postgres"
+
+
+@pytest.fixture
+def used_home(home: Path, stopped_server: Path) -> Path:
+    """A copy of it: a start on it takes no `initdb`."""
+    subprocess.run(["cp", "-a", stopped_server / "data", home], check=True)
+    return home
+
+
 def launch_server(home: Path, sockets: Path) -> postgres.PostgresServer:
     log = home.parent / "postgres.log"
     return postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False)
@@ -67,9 +89,9 @@ def test_each_installation_runs_and_keeps_its_data(
     assert server.child.exit_code() == 0
 
 
-def test_it_starts_while_a_session_of_a_killed_server_ends(home: Path, sockets: Path) -> None:
+def test_it_starts_while_a_session_of_a_killed_server_ends(used_home: Path, sockets: Path) -> None:
     """A busy session sees the death of its server when its statement ends, and keeps the shared memory until then."""
-    server = launch_server(home, sockets)
+    server = launch_server(used_home, sockets)
     postgres.ensure_database(server)
     session = psycopg.connect(server.url(user=postgres.OWNER), autocommit=True)
     try:
@@ -81,10 +103,10 @@ def test_it_starts_while_a_session_of_a_killed_server_ends(home: Path, sockets: 
                 time.sleep(0.01)
         os.kill(server.child.pid, signal.SIGKILL)
         server.child.popen.wait()
-        again = launch_server(home, sockets)
+        again = launch_server(used_home, sockets)
     finally:
         session.close()
-    assert "pre-existing shared memory block" in (home.parent / "postgres.log").read_text(), "it was in the way"
+    assert "pre-existing shared memory block" in (used_home.parent / "postgres.log").read_text(), "it was in the way"
     stop_children([again.child], grace=10)
     assert again.child.exit_code() == 0
 
@@ -135,43 +157,38 @@ def test_an_interrupted_first_start_begins_again(home: Path, sockets: Path) -> N
     assert (home / "data" / "PG_VERSION").exists()
 
 
-def test_a_server_that_cannot_start_shows_its_last_lines(home: Path, sockets: Path) -> None:
-    stop_children([launch_server(home, sockets).child], grace=10)
+def test_a_server_that_cannot_start_shows_its_last_lines(used_home: Path, sockets: Path) -> None:
+    log = used_home.parent / "postgres.log"
     with pytest.raises(OperationError, match="(?s)ended with code 1 while starting.*unrecognized configuration"):
         postgres.launch_postgres(
-            home, sockets, find_database_account(), log=home.parent / "postgres.log", settings={"no_such_setting": "1"}
+            used_home, sockets, find_database_account(), log=log, settings={"no_such_setting": "1"}
         )
 
 
-def test_a_recovery_has_no_short_timeout(home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovery_has_no_short_timeout(used_home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recovery that is killed for being slow starts again, forever. Here it waits for a file in place of its log."""
-    stop_children([launch_server(home, sockets).child], grace=10)
+    home = used_home
     resume, messages = home.parent / "resume", list[str]()
     (home / "data" / "recovery.signal").touch()
     command = f"until [ -e {resume} ]; do sleep 0.1; done; exit 1"
     change_owner(find_database_account(), home / "data" / "recovery.signal")
-    monkeypatch.setattr(postgres, "START_SECONDS", 3.0)
+    monkeypatch.setattr(postgres, "START_SECONDS", 1.0)
 
     def report(message: str) -> None:
         messages.append(message)
         resume.touch()
 
     settings = dict(postgres.SETTINGS) | {"restore_command": command}
+    log = home.parent / "postgres.log"
     server = postgres.launch_postgres(
-        home,
-        sockets,
-        find_database_account(),
-        log=home.parent / "postgres.log",
-        settings=settings,
-        durable=False,
-        report=report,
+        home, sockets, find_database_account(), log=log, settings=settings, durable=False, report=report
     )
     stop_children([server.child], grace=10)
     assert messages == ["PostgreSQL was not shut down cleanly and is recovering; this may take minutes."]
 
 
 def test_an_interrupted_start_leaves_nothing_running(
-    home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    used_home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children: list[ChildProcess] = []
 
@@ -183,9 +200,11 @@ def test_an_interrupted_start_leaves_nothing_running(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(postgres, "start_child", started)
-    log = home.parent / "postgres.log"
+    log = used_home.parent / "postgres.log"
     with pytest.raises(KeyboardInterrupt):
-        postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False, check_stop=stopped)
+        postgres.launch_postgres(
+            used_home, sockets, find_database_account(), log=log, durable=False, check_stop=stopped
+        )
     (child,) = children
     assert popen_of(child).wait(60) == -signal.SIGKILL
 

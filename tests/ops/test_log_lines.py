@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_line_hides_what_an_address_may_have_of_secrets(client: Client, caplog
     assert any('"request": "GET /nowhere?env_vars=[hidden]' in line for line in lines), "Django's own line"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def env(template: Services) -> Iterator[dict[str, str]]:
     """The environment of commands on a database of their own, as its owner."""
     name = template.database_name("lines")
@@ -73,9 +74,25 @@ def env(template: Services) -> Iterator[dict[str, str]]:
     database.drop_database(template, name)
 
 
-def test_a_command_prints_no_log_between_its_lines(env: dict[str, str]) -> None:
-    for arguments in (["serve", "prepare"], ["demo"], ["token", "create", "admin", "t"], ["verify"]):
+CONFIGURATION = "backends: {sim: {namespace: ns}}\npools: {team: {backend: sim, resources: {gpu: {guarantee: 32}}}}\n"
+
+
+def check_lines(env: dict[str, str], *commands: list[str | Path]) -> None:
+    """Each of these commands succeeds and prints no line of a log."""
+    for arguments in commands:
         answer = run_osmo_admin(*arguments, env=env)
         assert answer.returncode == 0, answer.stderr
         lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
         assert not [line for line in lines if line.startswith("{") and json.loads(line).get("level")], arguments
+
+
+def test_a_command_prints_no_log_between_its_lines(env: dict[str, str], tmp_path: Path) -> None:
+    """What `apply` changes is sent to the worker, which is a line of the log."""
+    (tmp_path / "all.yaml").write_text(CONFIGURATION)
+    check_lines(env, ["serve", "prepare"], ["apply", "-f", tmp_path], ["token", "create", "admin", "t"], ["verify"])
+
+
+@pytest.mark.nightly
+def test_the_demo_prints_no_log_between_its_lines(env: dict[str, str]) -> None:
+    """Its data: tests/integration/test_demo.py."""
+    check_lines(env, ["serve", "prepare"], ["demo"], ["verify"])

@@ -78,6 +78,7 @@ class Prometheus:
     """A running server that has scraped the page several times."""
 
     base: str
+    page: bytes = b""
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The result of an expression now."""
@@ -133,6 +134,7 @@ def prometheus(db: None, running_services: Services, tmp_path: Path) -> Iterator
                 _count_more()
                 pages.append(_page())
                 _wait_for_samples(server, 2, since=time.time())
+                server.page = pages[-1]
                 yield server
             finally:
                 process.terminate()
@@ -247,6 +249,7 @@ def test_each_query_of_the_dashboards_has_data(prometheus: Prometheus) -> None:
     assert [name for name in sorted(shown) if not prometheus.labels_of(name)] == [], "metrics of the runbooks"
     for section, expression in _queries_of_runbooks():
         assert prometheus.query(expression) is not None, section
+    check_that_each_metric_says_what_it_means(prometheus.page.decode())
 
 
 def _queries_of_runbooks() -> Iterator[tuple[str, str]]:
@@ -255,11 +258,8 @@ def _queries_of_runbooks() -> Iterator[tuple[str, str]]:
             yield section.split("\n")[0], expression
 
 
-def test_each_metric_says_what_it_means(running_services: Services, tmp_path: Path) -> None:
+def check_that_each_metric_says_what_it_means(page: str) -> None:
     """docs/watching.md names the HELP lines as the reference of the metrics."""
-    heartbeat.redis_client().delete(REPORTS)
-    _fill_installation(tmp_path)
-    page = _page().decode()
     helps = dict(re.findall(r"^# HELP (\S+) (.*)$", page, flags=re.MULTILINE))
     shown = {
         name for name in re.findall(r"^# TYPE (\S+)", page, flags=re.MULTILINE) if name.startswith(("osmo_", "kai_"))

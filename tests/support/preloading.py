@@ -79,6 +79,14 @@ class _Server:
 _server = cache(_Server)
 
 
+def start_program(module: str, *arguments: str, address: str, output: Path, **more: str) -> ChildProcess:
+    """A program of tests that works on the database at an address. `more`: variables of its environment."""
+    env = {**os.environ, "DATABASE_URL": address, "DJANGO_SETTINGS_MODULE": "osmo_admin.settings", **more}
+    env["OSMO_SECRET_KEY"] = "only-for-tests-" + "k" * 50
+    errors = output.with_suffix(".errors")
+    return start_service(module, [sys.executable, "-m", module, *arguments], log=output, env=env, errors=errors)
+
+
 def start_service(
     name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str], errors: Path | None = None
 ) -> ChildProcess:

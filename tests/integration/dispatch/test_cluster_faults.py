@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from scheduling.kube.connection import errors
 from scheduling.kube.connection.client import Timeouts
 from scheduling.kube.connection.resource_kinds import POD_GROUP
 from scheduling.kube.informer import InformerTiming
-from scheduling.models import ClusterState, Workflow
+from scheduling.models import ClusterState
 from scheduling.services.kubernetes import connections as kube_connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
@@ -37,44 +38,24 @@ INTERVALS = AgentIntervals(
 LIMITS = Timeouts(connect=2, call=20, watch_silence=60)
 
 
-@pytest.fixture(scope="module")
-def killable_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
-    """A server that a test may kill and has to start again."""
-    yield from run_server(tmp_path_factory.mktemp("killable"), *PINNED)
-
-
 @pytest.fixture
-def own_server(killable_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
-    """The server, a harness on it, and the connection that the agent gets."""
-    cluster = killable_server.connect(limits=LIMITS)
-    harness = AgentHarness.make(cluster, create_namespace(cluster))
-    flaky = FlakyCluster(cluster)
-    harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _: flaky, intervals=INTERVALS)  # type: ignore[arg-type, return-value]
-    others = ForeignObjects(cluster, harness.backend.namespace)
-    yield killable_server, harness, flaky
-    others.assert_untouched()
-    cluster.close()
+def own_server(tmp_path: Path, ledger: None) -> Iterator[tuple[KubeServer, AgentHarness, FlakyCluster]]:
+    """A server that the test may kill, a harness on it, and the connection that the agent gets."""
+    for server in run_server(tmp_path / "kube", *PINNED):
+        cluster = server.connect(limits=LIMITS)
+        harness = AgentHarness.make(cluster, create_namespace(cluster))
+        flaky = FlakyCluster(cluster)
+        harness.agent = ClusterAgent(harness.backend.pk, connect=lambda _, flaky=flaky: flaky, intervals=INTERVALS)  # type: ignore[arg-type, return-value, misc]
+        others = ForeignObjects(cluster, harness.backend.namespace)
+        yield server, harness, flaky
+        others.assert_untouched()
+        cluster.close()
 
 
 @pytest.fixture
 def place(kube: KubeNamespace, ledger: None) -> KubeNamespace:
     """The shared server, with committed rows."""
     return kube
-
-
-def submit_many(harness: AgentHarness, count: int) -> list[Workflow]:
-    return [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(count)]
-
-
-def run_all_to_end(harness: AgentHarness, workflows: list[Workflow]) -> None:
-    wait_for(lambda: len(harness.list_pods()) == 2 * len(workflows), seconds=120, description="all pods are created")
-    harness.run_pods(*harness.list_pods())
-    for workflow in workflows:
-        wait_for_status(workflow, "RUNNING")
-    harness.finish_pods(*harness.list_pods())
-    for workflow in workflows:
-        wait_for_status(workflow, "COMPLETED")
-    wait_for(lambda: is_empty(harness), seconds=120, description="nothing is left behind")
 
 
 def is_true_without_error(condition: Callable[[], Any]) -> Callable[[], Any]:
@@ -89,9 +70,10 @@ def is_true_without_error(condition: Callable[[], Any]) -> Callable[[], Any]:
     return attempt
 
 
-def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
+def test_a_server_dies_in_the_middle_of_dispatch_and_again_while_work_runs(
     own_server: tuple[KubeServer, AgentHarness, FlakyCluster],
 ) -> None:
+    """The API server alone, by a kill; then etcd as well."""
     server, harness, flaky = own_server
     killed = threading.Event()
 
@@ -101,36 +83,30 @@ def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
             server.kill()
 
     flaky.failure = trouble
-    workflows = submit_many(harness, 5)
+    workflows = [harness.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(3)]
     with run_loops(harness.agent):
         wait_for(killed.is_set)
         wait_for(lambda: "cluster_fault" in str([find_group(each).waiting_reason for each in workflows]))
         server.restart()
-        wait_for(is_true_without_error(harness.list_pods), seconds=120)
-        run_all_to_end(harness, workflows)
-        assert set(flaky.created.values()) == {1}
-        wait_for(lambda: ClusterState.objects.get().error == "")
-    assert verify() == []
-
-
-def test_etcd_and_api_server_are_restarted_while_work_runs(
-    own_server: tuple[KubeServer, AgentHarness, FlakyCluster],
-) -> None:
-    server, harness, flaky = own_server
-    (workflow,) = submit_many(harness, 1)
-    with run_loops(harness.agent):
-        wait_for(lambda: len(harness.list_pods()) == 2)
+        wait_for(
+            is_true_without_error(lambda: len(harness.list_pods()) == 6), seconds=120, description="all are created"
+        )
         harness.run_pods(*harness.list_pods())
-        wait_for_status(workflow, "RUNNING")
+        for workflow in workflows:
+            wait_for_status(workflow, "RUNNING")
+        wait_for(lambda: ClusterState.objects.get().error == "")
+
         server.stop()
         wait_for(lambda: ClusterState.objects.get().error != "")
         server.start()
         wait_for(is_true_without_error(harness.list_pods), seconds=120)
         harness.finish_pods(*harness.list_pods())
-        wait_for_status(workflow, "COMPLETED")
-        wait_for(lambda: is_empty(harness))
+        for workflow in workflows:
+            wait_for_status(workflow, "COMPLETED")
+        wait_for(lambda: is_empty(harness), seconds=120, description="nothing is left behind")
         run_to_end(harness, harness.submit())
-    assert set(flaky.created.values()) == {1}
+        assert set(flaky.created.values()) == {1}
+        wait_for(lambda: ClusterState.objects.get().error == "")
     assert verify() == []
 
 

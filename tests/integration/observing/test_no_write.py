@@ -1,14 +1,11 @@
-"""A backend in mode observe: its cluster is read and never written, whatever is asked for."""
+"""A backend in mode observe: its cluster is read and never written, whatever is asked for. What a real server's audit
+log says of it: test_real_server.py."""
 
 from __future__ import annotations
 
-import json
-import threading
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import yaml
 from django.db import IntegrityError, transaction
 
 from pools.domain.changes.backends import PutBackend
@@ -17,12 +14,10 @@ from pools.models import Backend, KubernetesSettings, Node
 from pools.services.configuration.backends import put_backend
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection import errors, resource_kinds
-from scheduling.kube.connection.client import KubernetesCluster, KubernetesReader
 from scheduling.kube.events import EventReason, EventSubject
-from scheduling.models import ClusterState, NodeState, QueueSync, Task, Workflow
+from scheduling.models import ClusterState, NodeState, QueueSync, Workflow
 from scheduling.services.kubernetes import cluster_events, connections
 from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
-from scheduling.services.kubernetes.connection_test import connection_report
 from scheduling.services.kubernetes.leased_loop import LeasedLoop
 from scheduling.services.kubernetes.observing.observer import ClusterObserver
 from scheduling.services.kubernetes.syncing.queue_sync import (
@@ -31,16 +26,13 @@ from scheduling.services.kubernetes.syncing.queue_sync import (
     request_sync,
     sync_backend_queues,
 )
-from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
 from scheduling.services.webhooks.installation import remove_webhook
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import world
 from tests.support.fake_cluster import FakeCluster
-from tests.support.kube_server import PINNED, RecordingCluster, run_server, wait_for
+from tests.support.kube_server import RecordingCluster, wait_for
 from tests.support.observed_cluster import Firm, observed_backend, observer_of
-
-AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
 
 
 @pytest.fixture
@@ -152,47 +144,3 @@ def test_two_clusters_and_one_that_changes(ledger: None) -> None:
     finally:
         for each in (workers, quotas):
             each.stop()
-
-
-@pytest.mark.k8s
-def test_the_audit_log_of_the_api_server_has_no_write(
-    ledger: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A whole observer beside the firm's own software. The log has refused calls, too: none was tried."""
-    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
-    policy.write_text(yaml.safe_dump(AUDIT_POLICY))
-    monkeypatch.setenv("APISERVER_FLAGS", f"--audit-policy-file={policy} --audit-log-path={log}")
-    for server in run_server(tmp_path / "kube", *PINNED):
-        admin = server.connect()
-        firm = Firm(admin)
-        admin.create(resource_kinds.NAMESPACE, {"metadata": {"name": "science"}}, field_manager="firm")
-        firm.add_node("n1")
-        backend = observed_backend()
-        world.make_pool("science", 8, on=backend)
-        body = {"type": "kubernetes", "kubeconfig": yaml.safe_dump(server.kubeconfig_body("viewer"))}
-        put_backend(PutBackend(name="lab", body=body), actor=world.admin_actor())
-        reader = connections.connect_reader(backend)
-        assert isinstance(reader, KubernetesReader)
-        assert not isinstance(reader, KubernetesCluster)
-        observer, stop = ClusterObserver(backend.pk), threading.Event()
-        thread = threading.Thread(target=observer.run, args=[stop], daemon=True)
-        thread.start()
-        try:
-            wait_for(Node.objects.filter(name="n1", backend=backend).exists, description="the node")
-            firm.add_pod("train", namespace="science", gpus=4, node="n1")
-            firm.add_pod_group("gang", namespace="science", queue="science", pods=0)
-            firm.add_member("gang", "gang-0", namespace="science", node="n1")
-            seen = Task.objects.filter(status="RUNNING", group__workflow__observed__name__in=["train", "gang"])
-            wait_for(lambda seen=seen: seen.count() == 2, description="the work of the firm")
-            assert connection_report(backend).is_ok
-            preview_sync(backend)
-            sync_backend_queues(backend.pk, manual=True)
-            admin.delete(resource_kinds.POD, "train", namespace="science", grace_seconds=0)
-            wait_for(lambda seen=seen: seen.count() == 1, description="the end of a pod")
-        finally:
-            stop.set()
-            thread.join(20)
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        ours = Counter(line["verb"] for line in lines if line["user"]["username"] == "viewer")
-        assert {"get", "list", "watch"} == set(ours)
-        assert any(line["verb"] == "create" for line in lines), "the log has the writes of others"

@@ -1,5 +1,5 @@
 """An observed cluster on a real API server, from the first look to the pool that is managed and back. Its audit log
-shows what the observer's account asked for."""
+shows what the observer's account asked for, refused calls included."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from pools.domain.changes.backends import PutBackend
 from pools.models import Backend, Node
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import resource_kinds
+from scheduling.kube.connection.client import KubernetesCluster, KubernetesReader
 from scheduling.kube.connection.port import Cluster
 from scheduling.kube.informer import InformerTiming
 from scheduling.kube.observed_kinds import LOCAL_QUEUES, WORKLOADS
 from scheduling.models import ClusterState, NodeState, QueueSync, SchedulerDifference, Workflow
+from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import ClusterAgent
+from scheduling.services.kubernetes.connection_test import connection_report
 from scheduling.services.kubernetes.leased_loop import LeasedLoop
 from scheduling.services.kubernetes.observing.observer import ClusterObserver, ObserverIntervals
 from scheduling.services.kubernetes.syncing.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.syncing.sync_comparison import preview_sync
 from scheduling.services.verify import verify
-from tests.integration.observing.test_no_write import AUDIT_POLICY
 from tests.support import world
 from tests.support.kube_server import CRD, PINNED, KubeServer, is_served, run_server, wait_for
 from tests.support.observed_cluster import FIRM, Firm
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
+AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
 
 
 def kueue_definition(plural: str, kind: str) -> dict[str, Any]:
@@ -134,6 +138,13 @@ def test_observe_manage_one_pool_and_back(ledger: None, audited: tuple[KubeServe
             firm.delete(name, namespace="science")
             firm.add_member("train", name, namespace="science", node="n1")
         wait_for_states(train="RUNNING", notebook="RUNNING", batch_job="PENDING")
+
+        reader = connections.connect_reader(lab)
+        assert isinstance(reader, KubernetesReader)
+        assert not isinstance(reader, KubernetesCluster)
+        assert connection_report(lab).is_ok
+        preview_sync(lab)
+        sync_backend_queues(lab.pk, manual=True)
 
         # A start beyond the quota is a difference.
         firm.add_pod("big", namespace="vision", gpus=6, node="n2")
