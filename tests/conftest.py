@@ -335,8 +335,7 @@ def up(data_dir: Path) -> Iterator[Callable[..., UpProcess]]:
     yield start
     for each in started:
         if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait(60)
+            each.kill()
 
 
 @pytest.fixture(scope="session")

@@ -41,10 +41,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess
     started = UpProcess(tmp_path_factory.mktemp("installation") / "data", env={"OSMO_LOCK_TIMEOUT": "5"})
     try:
         yield started.wait_ready()
-        started.stop()
     finally:
-        started.process.kill()
-        started.process.wait(60)
+        started.kill()
         DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDirectory.postgres_home
 
 

@@ -94,6 +94,8 @@ def start_service(
     python, option, *words = command
     assert (python, option) == (sys.executable, "-m"), command
     assert METRICS_DIR not in env, "it is read when the program is loaded"
+    for path in (log, errors or log):
+        path.touch()
     order = {"words": words, "env": dict(env), "output": str(log), "errors": str(errors or log)}
     pid = _server().ask(order)
     return ChildProcess(name, log, PreloadedProcess(pid), started=process_start_time(pid))

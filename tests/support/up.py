@@ -17,6 +17,7 @@ from uuid import UUID
 import httpx
 import psycopg
 
+from osmo_admin.ops.programs.processes import kill_process_group
 from tests.support import preloading
 from tests.support.services import ROOT
 from tests.support.stack import NO_TLS, find_free_port
@@ -146,6 +147,14 @@ class UpProcess:
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """End all of it at once."""
+        groups = list(self.child_pids().values()) if (self.data_dir / "children.json").exists() else []
+        self.process.kill()
+        self.process.wait(60)
+        for group in groups:
+            kill_process_group(group)
 
     def wait(self, *, seconds: float = 60) -> int:
         """The exit code once it has ended by itself."""
