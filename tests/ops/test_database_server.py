@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +14,8 @@ from osmo_admin.processes import database_server
 from osmo_admin.processes.database_server import refuse_unfit_server
 from osmo_admin.settings import database_settings
 from tests.support.plain_servers import PgBouncer, PlainPostgres
-from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY, find_free_port
+from tests.support.up import run_osmo_admin, run_preloaded
 
 TRANSACTION = "gives each transaction another session"
 OPTIONS = "refuses the parameter `options`"
@@ -31,17 +29,11 @@ def server() -> Iterator[PlainPostgres]:
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`osmo-admin ARGUMENTS` against these addresses."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OSMO_", "DATABASE_", "REDIS_"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from osmo_admin.cli.server import main; main()", *arguments],
-        env=kept | {"OSMO_ADMIN_HOME": str(folder), "OSMO_SECRET_KEY": SECRET_KEY, **variables},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    """`osmo-admin ARGUMENTS` against these addresses; the supervisor is a process of its own."""
+    env = {"OSMO_ADMIN_HOME": str(folder), "OSMO_SECRET_KEY": SECRET_KEY, **variables}
+    start = run_osmo_admin if arguments[0] == "up" else run_preloaded
+    found: subprocess.CompletedProcess[str] = start(*arguments, env=env, seconds=200)
+    return found
 
 
 @pytest.mark.pgbouncer

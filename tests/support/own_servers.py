@@ -90,7 +90,9 @@ class KillableServers(Services):
                 start()
 
     def remove(self) -> None:
-        """Stop both and leave nothing behind."""
+        """Stop both, without a last checkpoint, and leave nothing behind."""
+        if "database" in self._running:
+            self._running["database"].child.stop_signal = signal.SIGQUIT
         stop_children([server.child for server in self._running.values()], grace=5)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -128,10 +128,11 @@ def test_only_who_may_know_the_taker_reads_the_words(victim: Workflow) -> None:
         assert (row.note in told) == reads_all, reader
     answers = _answers(world.sign_in("eve"), victim)
     assert [(place, code) for place, code, _text in answers if code != 200] == [], "each place answers"
+    check_that_messages_of_the_past_lose_the_words(victim)
 
 
-def test_the_messages_of_the_past_lose_the_words(victim: Workflow) -> None:
-    """And nothing of the audit trail is written for it."""
+def check_that_messages_of_the_past_lose_the_words(victim: Workflow) -> None:
+    """At the migration, and nothing of the audit trail is written for it."""
     words, entries = Interruption.objects.get().note, AuditEntry.objects.count()
     preempted = Task.objects.filter(status="FAILED_PREEMPTED")
     is_over = Workflow.objects.get(pk=victim.pk).status == "FAILED_PREEMPTED"
