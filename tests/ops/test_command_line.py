@@ -13,7 +13,7 @@ from osmo_admin.cli.server import app
 from osmo_admin.ops.files.data_directory import DataDirectory
 from osmo_admin.processes.operator_errors import error_message
 from tests.support.services import ROOT
-from tests.support.up import clean_env, run_osmo_admin
+from tests.support.up import clean_env, run_osmo_admin, run_preloaded
 
 NOT_RUNNING = "OSMO Admin is not running on {}. Start it with `osmo-admin up`"
 
@@ -66,7 +66,7 @@ def test_a_refusal_is_an_error_message(tmp_path: Path) -> None:
 
 
 def test_a_database_that_does_not_answer_is_an_error_message(tmp_path: Path) -> None:
-    answer = run_osmo_admin("verify", env={"DATABASE_URL": f"postgresql://osmo@/osmo?host={tmp_path}"})
+    answer = run_preloaded("verify", env={"DATABASE_URL": f"postgresql://osmo@/osmo?host={tmp_path}"})
     assert answer.returncode == 1
     assert answer.stderr.startswith("The database does not answer (")
     assert "Traceback" not in answer.stderr
@@ -81,7 +81,7 @@ def test_a_database_that_does_not_answer_is_an_error_message(tmp_path: Path) -> 
     ids=["number", "database"],
 )
 def test_a_wrong_variable_is_named(env: dict[str, str], named: str, tmp_path: Path) -> None:
-    answer = run_osmo_admin("check", "--data-dir", tmp_path, env=env)
+    answer = run_preloaded("check", "--data-dir", tmp_path, env=env)
     assert answer.returncode == 1
     assert named in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -94,7 +94,7 @@ def test_check_names_mistakes_and_fails(tmp_path: Path) -> None:
 
 
 def test_manage_passes_everything_through(tmp_path: Path) -> None:
-    answer = run_osmo_admin("manage", "showmigrations", "--help", "--data-dir", tmp_path)
+    answer = run_preloaded("manage", "showmigrations", "--help", "--data-dir", tmp_path)
     assert answer.returncode == 0
     assert "--plan" in answer.stdout
 

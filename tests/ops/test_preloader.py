@@ -53,6 +53,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    """And one of Celery repeats nothing that was done before the fork."""
     (tmp_path / "own_service.py").write_text(
         "import os, signal, sys\n"
         "loaded = 'osmo_admin.urls' in sys.modules and not {'prompt_toolkit', 'rich.console'} & set(sys.modules)\n"
@@ -60,7 +61,17 @@ def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log
         " flush=True)\n"
         "signal.pause() if sys.argv[1] == 'stay' else sys.exit(7)\n"
     )
-    log = tmp_path / "service.log"
+    (tmp_path / "celery_service.py").write_text(
+        "import logging, sys\n"
+        "from unittest import mock\n"
+        "from osmo_admin.celery import app\n"
+        "handlers = list(logging.getLogger().handlers)\n"
+        "with mock.patch('django.core.checks.run_checks') as checks:\n"
+        "    app.loader.init_worker()\n"
+        "print(app.finalized, checks.called, handlers == logging.getLogger().handlers, 'cffi.cparser' in sys.modules,"
+        " flush=True)\n"
+    )
+    log, log_of_celery = tmp_path / "service.log", tmp_path / "celery.log"
     preloads = Preloader(log=tmp_path / "preloaded.log", env=environment | {"LOST": "1"})
     parent = preloads.start()
     command = [sys.executable, "-m", "own_service"]
@@ -71,8 +82,12 @@ def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log
     assert Path(f"/proc/{service.pid}/cmdline").read_text().startswith("osmo-admin own")
 
     other = preloads.start_service("other", [*command, "end"], log=log, env=environment | {"COLOUR": "red"})
-    wait_for(lambda: other.exit_code() is not None)
+    celery = preloads.start_service(
+        "celery", [sys.executable, "-m", "celery_service"], log=log_of_celery, env=environment
+    )
+    wait_for(lambda: None not in (other.exit_code(), celery.exit_code()))
     assert other.exit_code() == 7
+    assert read_tail(log_of_celery) == "True False True True", read_tail(parent.log)
 
     os.kill(parent.pid, signal.SIGKILL)
     parent.popen.wait()
@@ -83,30 +98,6 @@ def test_a_service_is_a_child_of_the_supervisor_with_its_own_environment_and_log
     preloads.close()
     service.request_stop()
     assert service.popen.wait() == -signal.SIGTERM
-
-
-def test_a_service_of_celery_does_not_repeat_what_was_done_before_the_fork(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "own_service.py").write_text(
-        "import logging, sys\n"
-        "from unittest import mock\n"
-        "from osmo_admin.celery import app\n"
-        "handlers = list(logging.getLogger().handlers)\n"
-        "with mock.patch('django.core.checks.run_checks') as checks:\n"
-        "    app.loader.init_worker()\n"
-        "print(app.finalized, checks.called, handlers == logging.getLogger().handlers, 'cffi.cparser' in sys.modules,"
-        " flush=True)\n"
-    )
-    log = tmp_path / "service.log"
-    preloads = Preloader(log=tmp_path / "preloaded.log", env=environment)
-    parent = preloads.start()
-    command = [sys.executable, "-m", "own_service"]
-    service = preloads.start_service("own", command, log=log, env=environment)
-    wait_for(lambda: service.exit_code() is not None)
-    preloads.close()
-    parent.popen.wait()
-    assert read_tail(log) == "True False True True", read_tail(parent.log)
 
 
 def test_the_services_of_a_first_start_send_built_static_files(

@@ -29,7 +29,7 @@ from tests.ops.test_doctor import _providers
 from tests.support import world
 from tests.support.services import Services
 from tests.support.stack import find_free_port
-from tests.support.up import run_osmo_admin
+from tests.support.up import run_preloaded
 
 
 class Canaries:
@@ -200,7 +200,7 @@ def test_without_database_and_broker_the_rest_is_written(settings: Any, tmp_path
 
 def test_an_existing_file_is_not_replaced(db: None, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_text("mine")
-    ran = run_osmo_admin("support-bundle", tmp_path / "a.tar.gz", "--data-dir", tmp_path)
+    ran = run_preloaded("support-bundle", tmp_path / "a.tar.gz", "--data-dir", tmp_path)
     assert (ran.returncode, (tmp_path / "a.tar.gz").read_text()) == (1, "mine")
     assert "File exists. Name a new file" in ran.stderr
 

@@ -15,7 +15,7 @@ from scripts.reference.client import render_reference
 from scripts.reference.settings import render_settings
 from tests.support.services import ROOT
 from tests.support.stack import SECRET_KEY
-from tests.support.up import run_osmo_admin
+from tests.support.up import run_preloaded
 
 READ = settings.OSMO.read_variables
 MISTYPED = "OSMO_LOCK_TIMEOUT is set, and nothing reads a variable of this name. Did you mean OSMO_LOCK_TIMEOUT_MS?"
@@ -58,7 +58,7 @@ def test_the_page_has_each_known_one() -> None:
 
 def test_check_fails_with_it() -> None:
     usual = {"OSMO_SECRET_KEY": SECRET_KEY, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-    answer = run_osmo_admin("check", env={**usual, "OSMO_LOCK_TIMEOUT": "5"})
+    answer = run_preloaded("check", env={**usual, "OSMO_LOCK_TIMEOUT": "5"})
     assert answer.returncode == 1
     assert MISTYPED in answer.stderr
 
