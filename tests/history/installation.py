@@ -16,14 +16,14 @@ import psycopg
 
 from osmo_admin.ops.programs import process_commands
 from osmo_admin.ops.programs.privileges import find_database_account
-from osmo_admin.ops.programs.processes import ChildProcess, start_child
+from osmo_admin.ops.programs.processes import ChildProcess
 from osmo_admin.ops.stores import postgres
 from tests.faults.installation import FaultyInstallation
 from tests.history import cluster, workload
 from tests.history.cluster import HistoryCluster
 from tests.support import own_servers
 from tests.support.own_servers import KillableServers
-from tests.support.services import ROOT
+from tests.support.preloading import start_service
 from tests.support.stack import SECRET_KEY, find_free_port
 
 CHILD_HOOKS = Path(__file__).resolve().parent / "child"
@@ -116,7 +116,9 @@ class HistoryInstallation(FaultyInstallation):
             process_commands.CLUSTERS: process_commands.clusters_command,
         }[kind]()
         env = self.env | {"HISTORY_CLOCK": str(self.clock_file(name))}
-        self.children[name] = start_child(name, command, log=self.folder / f"{name}.log", env=env, cwd=ROOT)
+        python, option, *words = command
+        command = [python, option, "tests.history.begin", *words]
+        self.children[name] = start_service(name, command, log=self.folder / f"{name}.log", env=env)
         return self.children[name]
 
     def stop(self) -> None:

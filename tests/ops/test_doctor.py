@@ -163,7 +163,7 @@ def mail_server(*, password: str) -> Iterator[int]:
     port = find_free_port()
 
     def authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any) -> AuthResult:
-        return AuthResult(success=data.password.decode() == password)
+        return AuthResult(success=data.password.decode() == password, handled=False)  # the server answers 535
 
     controller = Controller(
         object(), hostname="127.0.0.1", port=port, authenticator=authenticate, auth_require_tls=False

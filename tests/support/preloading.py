@@ -13,6 +13,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -46,13 +47,13 @@ class PreloadedProcess(ForkedProcess):
 
 
 class _Server:
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         assert threading.current_thread() is threading.main_thread(), "the server ends with the thread that started it"
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
         env = {name: value for name, value in os.environ.items() if not name.startswith("OSMO_")}
         env |= {"DJANGO_SETTINGS_MODULE": "osmo_admin.settings", "OSMO_SECRET_KEY": secrets.token_hex()}
-        log = Path(os.environ[FOLDER], f"preloaded-{os.getpid()}.log")
+        log = folder / f"preloaded-{os.getpid()}.log"
         with theirs:
             self._child = start_child(
                 "preloaded", [sys.executable, "-m", "tests.support.preload_server", str(theirs.fileno())],
@@ -74,9 +75,12 @@ class _Server:
         self._answers.close()
         self._socket.close()
         self._child.popen.wait()
+        self._child.log.unlink(missing_ok=True)
 
 
-_server = cache(_Server)
+@cache
+def _server() -> _Server:
+    return _Server(Path(os.environ.get(FOLDER) or tempfile.gettempdir()))
 
 
 def start_program(module: str, *arguments: str, address: str, output: Path, **more: str) -> ChildProcess:
