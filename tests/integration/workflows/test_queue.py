@@ -208,6 +208,8 @@ def test_work_that_waits_for_the_quota_of_a_draining_subpool_can_start(alice: An
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["reason"]["code"], entry["reason"]["free"], entry["reason"]["missing"]) == ("over_quota", 4, 16)
     assert not any("Never" in line for line in entry["unblock"])
+    grows = "The quota of the remainder of pool team grows to 34 GPUs by itself, when subpools return theirs."
+    assert entry["unblock"][0].startswith(grows)
 
 
 def test_work_that_waits_for_the_end_of_a_temporary_quota_can_start(alice: Any, reconcile_pool: Any) -> None:

@@ -9,7 +9,7 @@ from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.reasons.explain import Explainer
 from scheduling.domain.engine.reasons.remedies import Remedy
 from scheduling.domain.engine.rules.world import World
-from tests.unit.engine.sample_clusters import cohort, facts, gang, queue, run_cycle_of
+from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, run_cycle_of
 
 OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w4": "mine-4"}
 
@@ -52,6 +52,20 @@ def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
     world = World(facts([queue("a", 2)], [gang("g", "a", 100, count=3, on=["n", "n", None])], {"n": 8}))
     (reason,) = [Explainer(world).explain(world.gang_of["g"])]
     assert reason.unblock == ("Raise the quota of a by 1 GPU, or end as much HIGH or NORMAL work in a.",)
+
+
+@pytest.mark.parametrize(
+    ("later", "line"),
+    [
+        (4, "The quota of a grows to 4 GPUs by itself, when subpools return theirs. To start earlier, raise it"),
+        (3, "Raise the quota of a"),
+    ],
+)
+def test_a_quota_that_grows_by_itself_is_waited_for_if_it_is_enough(later, line):
+    queues = [queue("a", 2, later_quota={GPU: later})]
+    world = World(facts(queues, [gang("w", "a", 100, gpus=2, on="n"), gang("g", "a", 100, gpus=2)], {"n": 8}))
+    reason = Explainer(world).explain(world.gang_of["g"])
+    assert reason.unblock == (f"{line} by 2 GPUs, or end as much HIGH or NORMAL work in a (w).",)
 
 
 def test_only_work_on_shared_quota_frees_quota_in_a_cohort():

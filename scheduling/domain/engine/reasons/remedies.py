@@ -115,7 +115,20 @@ class Remedies:
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
         holders = self._holding(queue, blocker, but=gang)
+        grow = self._later_text(queue, blocker) or grow
         yield Remedy(f"{grow}, or end as much {which} in {queue.fact.name}", holders)
+
+    def _later_text(self, queue: QueueState, blocker: Blocker) -> str:
+        """The begin of the remedy for a quota that grows by itself to what is missing; else empty."""
+        later, now = queue.fact.later_quota, queue.fact.quota or {}
+        grown = {key: later.get(key, 0) for key in blocker.missing}
+        if blocker.limit != "quota" or any(grown[key] < now.get(key, 0) + n for key, n in blocker.missing.items()):
+            return ""
+        size, missing = self._world.amounts_text(grown), self._world.amounts_text(blocker.missing)
+        return (
+            f"The quota of {blocker.node} grows to {size} by itself, when subpools return theirs. "
+            f"To start earlier, raise it by {missing}"
+        )
 
     def _gangs_on(self, node: str) -> tuple[str, ...]:
         nodes = self._world.nodes
