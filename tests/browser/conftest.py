@@ -17,12 +17,12 @@ def scene(stack: Stack) -> PoolScene:
 
 
 @pytest.fixture
-def signed_in(new_tab: Callable[..., object], scene: PoolScene) -> Callable[..., object]:
-    """A tab in which a user of the pool is signed in; options are Playwright's."""
+def signed_in(new_tab: Callable[..., object], stack: Stack) -> Callable[..., object]:
+    """A tab in which a user is signed in; options are Playwright's."""
 
     def enter(username: str, **options: object) -> object:
         tab = new_tab(**options)
-        tab.take_session(scene.stack.sign_in(username))
+        tab.take_session(stack.sign_in(username))
         return tab
 
     return enter

@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import PoolScene
-from tests.support.browser import expect, expect_text
+from tests.support.browser import PHONE, expect, expect_text
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.browser
 
 DESK = {"width": 1440, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def busy(stack: Stack) -> PoolScene:
+    """Three workflows run in the pool; no test changes it."""
+    scene = PoolScene.build(stack)
+    scene.run_workflows(scene.pool, gpus=6, count=3)
+    return scene
 
 
 def _drag(page: Any, box: dict[str, float], begin: float, end: float) -> None:
@@ -48,11 +57,8 @@ def test_a_chart_follows_changes_and_keeps_its_part(scene: PoolScene, signed_in:
 
 
 @pytest.mark.parametrize("colours", ["none", "active"])
-def test_a_chart_tells_its_values_and_is_enlarged(
-    scene: PoolScene, signed_in: Callable[..., Any], colours: str
-) -> None:
-    scene.run_workflows(scene.pool, gpus=6)
-    tab = signed_in(scene.pool_user, viewport=DESK, forced_colors=colours)
+def test_a_chart_tells_its_values_and_is_enlarged(busy: PoolScene, signed_in: Callable[..., Any], colours: str) -> None:
+    tab = signed_in(busy.pool_user, viewport=DESK, forced_colors=colours)
     page = tab.open("/usage?period=24h")
     picture = page.locator(".u-over").first
     box = picture.bounding_box()
@@ -81,9 +87,8 @@ def test_a_chart_tells_its_values_and_is_enlarged(
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
 
 
-def test_the_keys_of_a_chart(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    scene.run_workflows(scene.pool, gpus=6)
-    page = signed_in(scene.pool_user, viewport=DESK).open("/usage?period=24h")
+def test_the_keys_of_a_chart(busy: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in(busy.pool_user, viewport=DESK).open("/usage?period=24h")
     page.locator(".oa-plot__picture").first.focus()
     back = page.get_by_role("button", name="Whole period").first
     page.keyboard.press("ArrowLeft")
@@ -98,9 +103,8 @@ def test_the_keys_of_a_chart(scene: PoolScene, signed_in: Callable[..., Any]) ->
     assert "#" not in page.url
 
 
-def test_a_finger_enlarges_a_chart(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
-    scene.run_workflows(scene.pool, gpus=6)
-    page = signed_in(scene.pool_user, viewport={"width": 390, "height": 844}, has_touch=True).open("/usage?period=24h")
+def test_a_finger_enlarges_a_chart(busy: PoolScene, signed_in: Callable[..., Any]) -> None:
+    page = signed_in(busy.pool_user, viewport=PHONE, has_touch=True).open("/usage?period=24h")
     over = page.locator(".u-over").first
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
@@ -113,30 +117,29 @@ def test_a_finger_enlarges_a_chart(scene: PoolScene, signed_in: Callable[..., An
     assert "#part=" in page.url
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
 def test_events_have_the_width_of_their_time_and_a_part_filters_the_list(
-    scene: PoolScene, signed_in: Callable[..., Any], width: int
+    busy: PoolScene, signed_in: Callable[..., Any]
 ) -> None:
-    scene.run_workflows(scene.pool, gpus=6, count=3)
-    tab = signed_in(scene.pool_user, viewport={"width": width, "height": 900})
+    tab = signed_in(busy.pool_user, viewport=DESK)
     page = tab.open("/activity?range=1h")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    svg = page.locator(".oa-eventlanes__svg")
-    box = svg.bounding_box()
+    svg, rows = page.locator(".oa-eventlanes__svg"), page.locator(".oa-events > li")
     columns = svg.locator("a rect")
-    first, last = columns.first.bounding_box(), columns.last.bounding_box()
-    assert first["x"] == pytest.approx(box["x"], abs=1)
-    assert last["x"] + last["width"] == pytest.approx(box["x"] + box["width"], abs=1)
-    rows = page.locator(".oa-events > li")
-    expect(rows).to_have_count(3)
-    if width == 1440:
-        assert rows.first.bounding_box()["y"] < 250
-        assert rows.first.bounding_box()["height"] <= 36
-    tab.assert_accessible_in_both_colours()
-    svg.locator("a").filter(has_text="3 started").focus()
-    expect_text(page.locator(".oa-eventlanes__values"), f"{scene.pool}: 3 started")
-    _drag(page, box, 0.1, 0.4)
-    page.wait_for_url("**part_since=**")
-    expect_text(page.locator(".oa-events"), "No event in this part of the time.")
-    page.get_by_role("link", name="All of the time").click()
-    expect(page.locator(".oa-events > li")).to_have_count(3)
+    for width in (1440, 768, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        box = svg.bounding_box()
+        first, last = columns.first.bounding_box(), columns.last.bounding_box()
+        assert first["x"] == pytest.approx(box["x"], abs=1)
+        assert last["x"] + last["width"] == pytest.approx(box["x"] + box["width"], abs=1)
+        expect(rows).to_have_count(3)
+        if width == 1440:
+            assert rows.first.bounding_box()["y"] < 250
+            assert rows.first.bounding_box()["height"] <= 36
+        tab.assert_accessible_in_both_colours()
+        svg.locator("a").filter(has_text="3 started").focus()
+        expect_text(page.locator(".oa-eventlanes__values"), f"{busy.pool}: 3 started")
+        _drag(page, svg.bounding_box(), 0.1, 0.4)
+        page.wait_for_url("**part_since=**")
+        expect_text(page.locator(".oa-events"), "No event in this part of the time.")
+        page.get_by_role("link", name="All of the time").click()
+        expect(rows).to_have_count(3)

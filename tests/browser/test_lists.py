@@ -96,18 +96,6 @@ def _promise_more_than_there_is(name: str) -> None:
     put_pool(PutPool(name=name, body={"backend": name, "resources": {"gpu": gpu}}), actor=SYSTEM)
 
 
-@pytest.fixture
-def enter(new_tab: Callable[..., Tab], stack: Stack) -> Callable[..., Tab]:
-    """A tab in which a user is signed in; options are Playwright's."""
-
-    def signed_in(username: str, **options: object) -> Tab:
-        tab = new_tab(**options)
-        tab.take_session(stack.sign_in(username))
-        return tab
-
-    return signed_in
-
-
 def resize(tab: Tab, width: int) -> None:
     """The window gets another width, and the page that is open has laid itself out anew: its observers run before the
     next frame is painted."""
@@ -115,8 +103,8 @@ def resize(tab: Tab, width: int) -> None:
     tab.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-def test_a_screen_of_each_list(full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
-    tab = enter("admin", viewport={"width": 1440, "height": DESK_HEIGHT})
+def test_a_screen_of_each_list(full_lists: PoolScene, signed_in: Callable[..., Tab]) -> None:
+    tab = signed_in("admin", viewport={"width": 1440, "height": DESK_HEIGHT})
     for path in LONG_LISTS:
         resize(tab, 1440)
         page = tab.open(path.format(pool=full_lists.pool))
@@ -145,9 +133,9 @@ def test_a_screen_of_each_list(full_lists: PoolScene, enter: Callable[..., Tab])
 
 
 @pytest.mark.parametrize("path", OPENED)
-def test_the_first_load_of_a_page_is_small(path: str, full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
+def test_the_first_load_of_a_page_is_small(path: str, full_lists: PoolScene, signed_in: Callable[..., Tab]) -> None:
     """Nothing is in the browser's cache: the page, its styles, scripts and fonts, as they are sent."""
-    tab = enter(full_lists.pool_admin)
+    tab = signed_in(full_lists.pool_admin)
     sent: list[Request] = []
 
     def note(request: Request) -> None:  # Playwright takes no method of a list
@@ -163,9 +151,9 @@ def test_the_first_load_of_a_page_is_small(path: str, full_lists: PoolScene, ent
 
 
 def test_a_filter_becomes_a_chip_by_keyboard_in_forced_colours(
-    full_lists: PoolScene, enter: Callable[..., Tab]
+    full_lists: PoolScene, signed_in: Callable[..., Tab]
 ) -> None:
-    tab = enter(full_lists.pool_user, forced_colors="active")
+    tab = signed_in(full_lists.pool_user, forced_colors="active")
     page = tab.open(WORKFLOWS)
     page.get_by_text("+ Filter").focus()
     page.keyboard.press("Enter")
@@ -186,9 +174,9 @@ def test_a_filter_becomes_a_chip_by_keyboard_in_forced_colours(
 
 
 def test_a_reason_unfolds_and_selected_rows_have_their_actions(
-    full_lists: PoolScene, enter: Callable[..., Tab]
+    full_lists: PoolScene, signed_in: Callable[..., Tab]
 ) -> None:
-    tab = enter(full_lists.pool_user, java_script_enabled=False)
+    tab = signed_in(full_lists.pool_user, java_script_enabled=False)
     page = tab.open(f"{WORKFLOWS}?status=PENDING")
     reason = page.locator("main .oa-unfold > summary").first
     full = page.locator("main .oa-unfolded").first
@@ -204,9 +192,9 @@ def test_a_reason_unfolds_and_selected_rows_have_their_actions(
 
 
 def test_a_column_in_which_no_row_has_anything_gives_its_place(
-    full_lists: PoolScene, enter: Callable[..., Tab]
+    full_lists: PoolScene, signed_in: Callable[..., Tab]
 ) -> None:
-    tab = enter(full_lists.pool_user, viewport={"width": 1440, "height": DESK_HEIGHT})
+    tab = signed_in(full_lists.pool_user, viewport={"width": 1440, "height": DESK_HEIGHT})
     page = tab.open(f"{WORKFLOWS}?status=PENDING")
     ended = page.locator("main thead th", has_text="Ended")
     expect(page.locator("main thead th", has_text="Waited")).to_be_visible()
@@ -216,11 +204,11 @@ def test_a_column_in_which_no_row_has_anything_gives_its_place(
     expect(ended).to_be_visible()
 
 
-def test_a_screen_of_a_pool_its_queue_its_tree_and_home(full_lists: PoolScene, enter: Callable[..., Tab]) -> None:
+def test_a_screen_of_a_pool_its_queue_its_tree_and_home(full_lists: PoolScene, signed_in: Callable[..., Tab]) -> None:
     pool, cohort = full_lists.pool, full_lists.stack.unique_name("org")
     answer = full_lists.stack.admin_client.patch(f"/api/configs/pool/{pool}", json={"cohort": cohort})
     assert answer.status_code == 200, answer.text
-    tab = enter(full_lists.create_platform_admin(), viewport={"width": 1440, "height": DESK_HEIGHT})
+    tab = signed_in(full_lists.create_platform_admin(), viewport={"width": 1440, "height": DESK_HEIGHT})
     lists = (f"/pools/{pool}", f"/cohorts?root={cohort}", f"/queue/{pool}", "/queue", "/")
     for path in lists:
         for width, first, whole, tallest in ((1440, 250, 18, 36.5), (768, 320, 15, 36.5), (390, 300, 7, 82)):
@@ -277,10 +265,10 @@ def wide_pools(stack: Stack) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("has_run", [False, True], ids=["before its scripts", "after its scripts"])
 def test_no_text_makes_a_page_of_pools_wider_than_the_window(
-    has_run: bool, wide_pools: tuple[str, ...], enter: Callable[..., Tab]
+    has_run: bool, wide_pools: tuple[str, ...], signed_in: Callable[..., Tab]
 ) -> None:
     """Also in the moment before columns are left out."""
-    tab = enter("admin")
+    tab = signed_in("admin")
     if not has_run:
         tab.page.route("**/osmo/columns*", lambda route: route.fulfill(body="", content_type="text/javascript"))
     for path in wide_pools:

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import NODES, PoolScene
-from tests.support.browser import expect, expect_text
+from tests.support.browser import PHONE, expect, expect_text
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.browser
 
-DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+DESK = {"width": 1440, "height": 900}
 TILES = ".oa-tiles a"
 
 
-@pytest.fixture
-def address(scene: PoolScene) -> str:
-    """The map of a cluster with work of two priorities and a node that is not ready."""
+@pytest.fixture(scope="module")
+def scene(stack: Stack) -> PoolScene:
+    """A cluster with work of two priorities and a node that is not ready; no test changes it."""
+    scene = PoolScene.build(stack)
     scene.run_workflows(scene.pool, gpus=6)
     scene.run_workflows(scene.pool, gpus=3, priority="LOW")
     with scene.stack.orm():
@@ -26,20 +28,25 @@ def address(scene: PoolScene) -> str:
         from scheduling.models import NodeState
 
         NodeState.objects.create(node=Node.objects.get(backend__name=scene.pool, name="n7"), ready=False)
+    return scene
+
+
+@pytest.fixture
+def address(scene: PoolScene) -> str:
+    """The map of the cluster."""
     return f"/nodes?backend={scene.pool}"
 
 
-@pytest.mark.parametrize("options", [{"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark"}])
-def test_a_cluster_is_on_one_screen(
-    scene: PoolScene, address: str, signed_in: Callable[..., Any], options: dict[str, Any]
-) -> None:
-    tab = signed_in(scene.pool_user, **options)
+def test_a_cluster_is_on_one_screen(scene: PoolScene, address: str, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_user)
     for colour in ("pool", "user", "priority"):
         page = tab.open(f"{address}&colour={colour}")
         expect(page.locator(TILES)).to_have_count(NODES)
-        assert page.locator(TILES).last.bounding_box()["y"] < options["viewport"]["height"] - 60, colour
-        assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
-        tab.assert_accessible()
+        for size in (PHONE, DESK):
+            page.set_viewport_size(size)
+            assert page.locator(TILES).last.bounding_box()["y"] < size["height"] - 60, colour
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        tab.assert_accessible_on_desk_and_phone()
 
 
 def test_the_keyboard_goes_from_tile_to_tile_and_reads_their_cards(
