@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from django.core.management import call_command
@@ -120,13 +121,18 @@ def end_resets() -> None:
         _resets.popitem()[1].close()
 
 
+def address_settings(url: str) -> dict[str, Any]:
+    """What Django's settings of a database say of its address."""
+    from osmo_admin.settings import database_settings
+
+    return {part: database_settings(url)[part] for part in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
+
+
 @contextmanager
 def use_database(url: str) -> Iterator[None]:
     """Inside, Django's connection of this thread is to the database at `url`."""
-    from osmo_admin.settings import database_settings
-
     default = connections["default"]
-    there = {part: database_settings(url)[part] for part in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
+    there = address_settings(url)
     before = {part: default.settings_dict[part] for part in there}
     default.close()
     default.settings_dict.update(there)

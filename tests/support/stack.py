@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import psycopg
 from django.conf import settings
+from django.db import connections
 from psycopg.rows import dict_row
 
 from osmo_admin.ops.programs import process_commands
@@ -61,7 +62,9 @@ class Stack:
         self.children: dict[str, ChildProcess] = {}
         self._blocker = blocker
         self._numbers = itertools.count(1)
+        self._session: Any = None
         self._clients: list[httpx.Client] = []
+        self._admin: tuple[float, httpx.Client] | None = None
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OSMO_")},
@@ -138,15 +141,28 @@ class Stack:
         """Kill the processes, which would take seconds to stop in order, and drop the database."""
         for client in self._clients:
             client.close()
+        if self._session is not None:
+            self._session.close()
         stop_children(self.children.values(), grace=0)
         database.drop_database(self.services, self.database)
 
     # --- reading and preparing ---
     @contextmanager
     def orm(self) -> Iterator[None]:
-        """Inside, Django's ORM in this process works on the installation's database."""
-        with self._blocker.unblock(), database.use_database(self.database_url):
-            yield
+        """Inside, Django's ORM in this process works on the installation's database, in a session that stays open: a
+        new one reads the catalogue and compiles the triggers anew."""
+        usual = connections["default"]
+        if self._session is None:
+            self._session = usual.copy()
+            self._session.settings_dict.update(database.address_settings(self.database_url))
+        if not self._session.is_usable():
+            self._session.close()  # the server has ended it
+        connections["default"] = self._session
+        try:
+            with self._blocker.unblock():
+                yield
+        finally:
+            connections["default"] = usual
 
     def query(self, query: str, *parameters: object) -> list[dict[str, Any]]:
         """Rows from the installation's database."""
@@ -207,8 +223,10 @@ class Stack:
 
     @property
     def admin_client(self) -> httpx.Client:
-        """A client of user `admin`, who may do everything. A new login each time: logins expire."""
-        return self.client_for("admin")
+        """A client of user `admin`, who may do everything. A new login each minute: logins expire."""
+        if self._admin is None or time.monotonic() > self._admin[0] + 60:
+            self._admin = time.monotonic(), self.client_for("admin")
+        return self._admin[1]
 
     def wait_until(self, condition: Any, *, seconds: float = 60, what: str = "the condition") -> Any:
         """Call `condition()` until its result is true and return it; AssertionError after the timeout."""
