@@ -47,6 +47,7 @@ from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
 from scripts.demo_month import month_forecasts
 from scripts.demo_month.make_month import make_month
+from tests.support.nightly_parts import samples
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("demo")]
 
@@ -270,7 +271,7 @@ def test_gpu_quotas_have_a_week_of_use() -> None:
         assert samples.values("workers").distinct().count() >= 2
 
 
-@pytest.mark.parametrize("days", [30, 2])
+@pytest.mark.parametrize("days", samples([2], [30]))
 def test_an_unchanged_replay_finds_the_same_month(days: int) -> None:
     """Every start, move and preemption at the same time on the same nodes, so the waits are those of Usage."""
     now = database_time()

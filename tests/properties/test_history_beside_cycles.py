@@ -30,7 +30,7 @@ from tests.support import world
 from tests.support.nightly_parts import samples
 from tests.support.threads import run_concurrently
 
-OF_A_DAY = (11, 81, 118)
+OF_A_DAY = (81, 118)
 OF_A_NIGHT = sorted({*range(1, 141)} - {*OF_A_DAY})
 WITH_LOSSES = 101
 """From this seed on the victims are those that lose least, and work saves its state and has time limits."""

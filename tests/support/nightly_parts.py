@@ -21,7 +21,7 @@ PARTS = {
     "ledger": r"tests/integration/(ledger|usage)/",
     "api": r"tests/integration/test_schemathesis_api\.py::test_as_an_admin",
     "api-of-users": r"tests/integration/test_schemathesis_api\.py::test_as_a_user",
-    "serving": r"tests/integration/(configuration|identity|serving|workflows|test_tracing)",
+    "serving": r"tests/integration/(configuration|identity|serving|workflows|test_demo|test_tracing)",
     "pages": r"tests/browser/",
     "engine": r"tests/(unit/(engine|scenario)|integration/engine)/",
     "properties": r"tests/properties/",

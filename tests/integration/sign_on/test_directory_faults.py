@@ -72,7 +72,10 @@ class TestServers:
             tls = directory_settings(slapd, urls=(f"ldaps://127.0.0.1:{server.port}",))
             assert status(tls, configure) == 503
 
-    def test_one_that_answers_nonsense(self, slapd: Directory, configure: Any, db: None) -> None:
+    def test_one_that_answers_nonsense(
+        self, slapd: Directory, configure: Any, db: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(directories, "TIMEOUT", 1)
         with AServer(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
             settings = directory_settings(slapd, urls=(f"ldap://127.0.0.1:{server.port}",), is_encrypted=False)
             assert status(settings, configure) == 503

@@ -159,7 +159,7 @@ def test_an_old_locale_gets_escapes_and_no_stack_trace(stub, home):
 
 
 def test_a_closed_pipe_causes_no_stack_trace(stub, home):
-    stub.on("GET", "/api/pool_quota", quota_answer([pool_row(f"pool-{number}", "1", 0, 1) for number in range(20000)]))
+    stub.on("GET", "/api/pool_quota", quota_answer([pool_row(f"pool-{number}", "1", 0, 1) for number in range(3000)]))
     command = " ".join([f"'{OSMO[0]}' -c '{OSMO[2]}'", "pool list | head -1"])
     done = subprocess.run(
         ["sh", "-c", command], env=client_environment(stub, home), capture_output=True, check=False, timeout=120
@@ -329,13 +329,16 @@ def test_an_answer_that_cannot_be_written_is_an_error_message(stub, home):
     assert (done.returncode, done.stderr) == (2, b"Error: The answer cannot be written: No space left on device.\n")
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
-def test_streams_that_are_closed(stub, home, closed):
+LISTED, DELETED = ("pool", "list"), ("pool", "subpool", "delete", "team", "a")
+
+
+@pytest.mark.parametrize(("closed", "words"), [(">&-", LISTED), ("<&-", DELETED), (">&- <&-", DELETED)])
+def test_streams_that_are_closed(stub, home, closed, words):
+    """Output is not written, and nobody is there to confirm."""
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     stub.on("DELETE", ONE, subpool_body("ARCHIVED"))
-    for words in (("pool", "list"), ("pool", "subpool", "delete", "team", "a")):
-        done = run_through_shell(stub, home, f'"$@" {closed}', *words)
-        assert (done.returncode, done.stderr) == (0, b"")
+    done = run_through_shell(stub, home, f'"$@" {closed}', *words)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def run_through_shell(stub: StubServer, home: Path, line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
