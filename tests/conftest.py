@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support import nightly_parts, optional_tools, services, static_files
+from tests.support import middleware, nightly_parts, optional_tools, services
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import UpProcess
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     services.open_session()
     hypothesis.settings.load_profile("nightly" if config.getoption("--nightly") else "default")
     _point_django_at(_services(config))
-    static_files.read_static_files_once()
+    middleware.build_middleware_once()
     _use_quick_hashes()
     _build_commands_once()
     _load_pages()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from pools.database.transactions import Changes, change, read_changes
 from pools.domain.changes.backends import DeleteBackend
@@ -89,43 +89,33 @@ NEW_NODE = """
 """
 
 
-@pytest.mark.parametrize(
-    ("statement", "backends"),
-    [
-        ("UPDATE pools_pool SET guarantee = 5 WHERE name = 'team'", ["far", "sim"]),
-        ("UPDATE pools_pool SET cohort_id = NULL WHERE name = 'other'", ["far", "sim"]),
-        ("UPDATE pools_cohort SET weight = 2", ["far", "sim"]),
-        ("UPDATE pools_node SET gpus = 5 WHERE name = 'sim-n1'", ["sim"]),
-        ("UPDATE pools_node SET gpus = 5", ["far", "sim"]),
-        ("DELETE FROM pools_node WHERE name = 'sim-n1'", ["sim"]),
-        (NEW_NODE, ["far"]),
-        ("UPDATE pools_backend SET auto_end = NOT auto_end WHERE name = 'sim'", ["sim"]),
-        ("UPDATE pools_gpuquota SET spec = '{\"total\": {\"maxWorkers\": 1}}'", ["sim"]),
-        ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
-    ],
-)  # fmt: skip
-def test_a_change_by_raw_sql_moves_the_plan_of_its_backends(
-    member_pool: Pool, statement: str, backends: list[str], moved: Callable[[], list[str]]
-) -> None:
-    run_sql(statement)
-    assert moved() == backends
+MOVED_BY: list[tuple[str, list[str]]] = [
+    ("UPDATE pools_pool SET guarantee = 5 WHERE name = 'team'", ["far", "sim"]),
+    ("UPDATE pools_pool SET cohort_id = NULL WHERE name = 'other'", ["far", "sim"]),
+    ("UPDATE pools_cohort SET weight = 2", ["far", "sim"]),
+    ("UPDATE pools_node SET gpus = 5 WHERE name = 'sim-n1'", ["sim"]),
+    ("UPDATE pools_node SET gpus = 5", ["far", "sim"]),
+    ("DELETE FROM pools_node WHERE name = 'sim-n1'", ["sim"]),
+    (NEW_NODE, ["far"]),
+    ("UPDATE pools_backend SET auto_end = NOT auto_end WHERE name = 'sim'", ["sim"]),
+    ('UPDATE pools_gpuquota SET spec = \'{"total": {"maxWorkers": 1}}\'', ["sim"]),
+    ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
+    ("UPDATE pools_pool SET guarantee = guarantee", []),
+    ("UPDATE pools_node SET gpus = gpus", []),
+    ("UPDATE pools_gpuquota SET conditions = '[1]'", []),
+    ("UPDATE scheduling_group SET failure_message = 'none'", []),
+    ("UPDATE scheduling_task SET pod_ip = '1'", []),
+]
+"""Statements, each with the backends whose plan it moves: none where it changes nothing for scheduling."""
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE pools_pool SET guarantee = guarantee",
-        "UPDATE pools_node SET gpus = gpus",
-        "UPDATE pools_gpuquota SET conditions = '[1]'",
-        "UPDATE scheduling_group SET failure_message = 'none'",
-        "UPDATE scheduling_task SET pod_ip = '1'",
-    ],
-)
-def test_a_statement_that_changes_nothing_for_scheduling_moves_no_plan(
-    member_pool: Pool, statement: str, moved: Callable[[], list[str]]
-) -> None:
-    run_sql(statement)
-    assert moved() == []
+def test_a_change_by_raw_sql_moves_the_plan_of_its_backends(member_pool: Pool, moved: Callable[[], list[str]]) -> None:
+    for statement, backends in MOVED_BY:
+        with transaction.atomic():
+            run_sql(statement)
+            connection.check_constraints()  # the triggers of a commit
+            assert moved() == backends, statement
+            transaction.set_rollback(True)
 
 
 def test_a_submission_moves_no_plan_and_is_announced(
