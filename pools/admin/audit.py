@@ -13,15 +13,16 @@ from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.reverts import revert_address
-from pools.admin.filters import AuditPageFilterSet
+from pools.admin.filters import CONFIGURATION, AuditPageFilterSet, list_views
 from pools.admin.forms import script_media
 from pools.admin.paging import paginate
 from pools.api.rendering import UtcJsonEncoder
 from pools.domain.audit_labels import NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.list_columns import AUDIT_COLUMNS
 from pools.models import AuditEntry
-from pools.representations.csv_files import FORMAT_PARAMETER, csv_response, is_csv_request
-from pools.selectors.audit_trail import entry_body
+from pools.representations.csv_files import FORMAT_PARAMETER, csv_response
+from pools.representations.page_parameters import read_choice
+from pools.selectors.audit_trail import entries_by_cause, entry_body
 
 MAX_EXPORTED = 10_000
 
@@ -72,8 +73,9 @@ class AuditAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         filters = AuditPageFilterSet(request, AuditEntry.objects.visible_to(actor_of(request)))
-        if request.GET.get(FORMAT_PARAMETER) in {"csv", "json"}:
-            return _export(request, filters.qs.order_by("-id")[:MAX_EXPORTED])
+        if form := read_choice(request.GET, FORMAT_PARAMETER, ["csv", "json"]):
+            return _export(form, filters.qs.order_by("-id")[:MAX_EXPORTED])
+        window = paginate(filters.qs.order_by("-id"), request.GET.get("page"))
         return self.render_page(
             request,
             "osmo/audit.html",
@@ -81,7 +83,9 @@ class AuditAdmin(PolicyAdmin):
             script=script_media("columns"),
             columns=AUDIT_COLUMNS,
             filters=filters,
-            window=paginate(filters.qs.order_by("-id"), request.GET.get("page")),
+            views=list_views(request, ("Everything", {}), ("Configuration", {"show": CONFIGURATION})),
+            window=window,
+            causes=entries_by_cause(window.rows),
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -108,10 +112,10 @@ class AuditAdmin(PolicyAdmin):
         )
 
 
-def _export(request: HttpRequest, entries: Iterable[AuditEntry]) -> HttpResponse:
+def _export(form: str, entries: Iterable[AuditEntry]) -> HttpResponse:
     """The newest entries that match the filters as a file; in JSON they are as `/api/audit` lists them."""
     bodies: Iterator[Mapping[str, Any]] = map(entry_body, entries)
-    if is_csv_request(request):
+    if form == "csv":
         rows = ([_csv_value(body[key]) for key in AUDIT_COLUMNS] for body in bodies)
         return csv_response("audit", list(AUDIT_COLUMNS), rows)
     headers = {"Content-Disposition": 'attachment; filename="audit.json"'}

@@ -5,10 +5,10 @@ The REST API refuses values that it cannot read; a page shows its list without t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.db.models import QuerySet
@@ -21,6 +21,8 @@ from pools.domain.structured_input.declared_values import TEXT, DeclaredValue, f
 from pools.filtersets.audit import AuditFilterSet
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from pools.models import AuditEntry
+from pools.models.audit import IS_CONFIGURATION
+from pools.representations.page_parameters import also_say, unknown_value, unread_filter
 from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
 
@@ -38,6 +40,21 @@ class FilterChip:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListView:
+    """A frequent choice of filters, as one link."""
+
+    title: str
+    address: str
+    is_shown: bool
+
+
+def list_views(request: HttpRequest, *choices: tuple[str, dict[str, str]]) -> list[ListView]:
+    """The links to these choices of filters, each with its title."""
+    shown = {key: value for key, value in request.GET.items() if value and key not in {"page", "sort", "select"}}
+    return [ListView(title, f"?{urlencode(choice)}", choice == shown) for title, choice in choices]
+
+
 _COMPLETED = {"user": "users", "users": "users", "actor": "users", "pool": "pools"}
 """What a filter of this name asks for."""
 
@@ -46,11 +63,6 @@ def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.ChoiceField):
         return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else str(value)
-
-
-def unread_filter(label: str, errors: Iterable[Any]) -> str:
-    """The message about a filter whose value cannot be read."""
-    return f"The filter was not applied: {label}: {' '.join(map(str, errors))}"
 
 
 class PageFilterSet(QueryFilterSet):
@@ -64,6 +76,7 @@ class PageFilterSet(QueryFilterSet):
     def __init__(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         super().__init__(request.GET, queryset, actor=actor_of(request))
         self.form.use_required_attribute = False
+        also_say(request.GET, lambda: self.faults)
 
     def get_form_class(self) -> type[forms.Form]:
         """As its base; texts that are names of users or pools are completed (`picker.js`)."""
@@ -130,10 +143,8 @@ class PageFilterSet(QueryFilterSet):
         messages = []
         for name, errors in self.form.errors.items():
             field = self.form.fields[name]
-            known = field.widget.choices if isinstance(field, forms.ChoiceField) else ()
-            words = ", ".join(str(value) for value, _ in known if value)
-            reasons = [f"this is not a known value. Known are: {words}."] if known else errors
-            messages.append(unread_filter(str(field.label), reasons))
+            known = [str(value) for value, _ in getattr(field, "choices", ()) if value]
+            messages.append(unread_filter(str(field.label), unknown_value(known) if known else " ".join(errors)))
         begin, end = (self.value(name) if name in self.form.fields else None for name in ("since", "until"))
         if begin and end and begin > end:
             messages.append("Nothing can match, because From is after Until: exchange them, or leave one out.")
@@ -182,12 +193,26 @@ class UserPageFilterSet(PageFilterSet):
     role = QueryFilter("groups__name", about=on_page("Role", "exact, such as osmo-team-admin"))
 
 
+CONFIGURATION, WORK = "configuration", "work"
+
+
 class AuditPageFilterSet(PageFilterSet, AuditFilterSet):
     """The filters of entries of the audit log."""
 
-    shown = ("q", "actor", "kind", "action", "pool", "since", "until")
+    shown = ("q", "show", "actor", "kind", "action", "pool", "since", "until")
 
     q = QueryFilter(method="of_object", about=on_page("Object", "pool/team--a, workflow/hello-1, or a part of it"))
+
+    show = QueryFilter(
+        method="of_part",
+        about=on_page("Show"),
+        choices=[(CONFIGURATION, "configuration, without work"), (WORK, "work only")],
+        empty="everything",
+    )
+
+    def of_part(self, rows: Any, name: str, value: str) -> Any:
+        """Entries of work, which fill a trail, or all others."""
+        return rows.filter(IS_CONFIGURATION if value == CONFIGURATION else ~IS_CONFIGURATION)
 
     def of_object(self, rows: Any, name: str, value: str) -> Any:
         """Entries of the object of this name, or of objects whose names contain the text."""

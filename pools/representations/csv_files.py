@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 
 from pools.domain.columns import Column
 from pools.domain.values.spreadsheet_cells import plain_cell
+from pools.representations.page_parameters import read_choice
 
 FORMAT_PARAMETER = "format"
 MAX_CSV_ROWS = 100_000
@@ -19,7 +20,7 @@ MAX_CSV_ROWS = 100_000
 
 def is_csv_request(request: HttpRequest) -> bool:
     """Whether the address of a list asks for the list as CSV (`?format=csv`)."""
-    return request.GET.get(FORMAT_PARAMETER) == "csv"
+    return read_choice(request.GET, FORMAT_PARAMETER, ["csv"]) == "csv"
 
 
 def csv_response(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:

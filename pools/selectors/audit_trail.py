@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypedDict
@@ -28,6 +28,7 @@ from pools.sign_on.identities import sign_on_epochs
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
 _ID_DIGITS = 12
 _MANY_OF_A_REQUEST = 3
+_ONE_CAUSE = timedelta(seconds=1)
 _NO_FLAVORS = {"flavors": [], "flavors_after": [], "gpu_flavors": [], "flavor": DEFAULT_FLAVOR}
 """The columns of a row without GPU flavors: an entry says them only where one of its images has others."""
 
@@ -53,6 +54,28 @@ def one_of_each_request(actor: Actor, newest: Sequence[AuditEntry]) -> tuple[Seq
     others = fleet_entries(actor).exclude(request_id__in=many).order_by("-id")[: len(newest)]
     found = sorted([*heads.values(), *others], key=lambda entry: -entry.pk)
     return found[: len(newest)], {entry.pk for entry in heads.values()}
+
+
+def entries_by_cause(entries: Sequence[AuditEntry]) -> list[list[AuditEntry]]:
+    """All of these entries in their order, neighbours of one cause together: those of a request that repeats an action,
+    and without a request those of one action by one user within a second of each other."""
+    runs: list[list[AuditEntry]] = []
+    for entry in entries:
+        if runs and _is_of_cause(entry, runs[-1][-1]):
+            runs[-1].append(entry)
+        else:
+            runs.append([entry])
+    return [part for run in runs for part in ([run] if _repeats(run) else [[each] for each in run])]
+
+
+def _is_of_cause(entry: AuditEntry, newer: AuditEntry) -> bool:
+    if entry.request_id or newer.request_id:
+        return entry.request_id == newer.request_id
+    return (entry.actor, entry.action) == (newer.actor, newer.action) and newer.time - entry.time <= _ONE_CAUSE
+
+
+def _repeats(run: Sequence[AuditEntry]) -> bool:
+    return max(Counter(entry.action for entry in run).values()) >= _MANY_OF_A_REQUEST
 
 
 class AuditEntryAnswer(TypedDict):

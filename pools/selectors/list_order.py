@@ -10,6 +10,7 @@ from django.db.models import F
 from django.db.models.expressions import OrderBy
 
 from pools.domain.columns import Column
+from pools.representations.page_parameters import read_choice
 
 SORT_PARAMETER = "sort"
 
@@ -28,13 +29,11 @@ def read_list_order(
 ) -> ListOrder:
     """The order that the parameters of an address ask for (`request.GET`). `default` is the `sort` of a column,
     with `-` in front for descending; `orders` are the expressions of columns that are not fields, by their `sort`. An
-    unknown key counts as the default. Missing values come last, and rows with equal values are in the order of their
-    primary keys, so that pages do not overlap.
+    unknown key counts as the default, and the page says so. Missing values come last, and rows with equal values are in
+    the order of their primary keys, so that pages do not overlap.
     """
-    sort = parameters.get(SORT_PARAMETER, "")
     fields = {column.sort: column.field for column in columns.values() if column.sort} | orders
-    if sort.removeprefix("-") not in fields:
-        sort = default
+    sort = read_choice(parameters, SORT_PARAMETER, [*fields, *(f"-{field}" for field in fields)], default)
     key, is_descending = sort.removeprefix("-"), sort.startswith("-")
     field = fields[key]
     expression = F(field) if isinstance(field, str) else field

@@ -450,6 +450,7 @@ def _with_moments(text: str) -> str:
     )
 
 
+_HYPHENED = re.compile(r"(\S*\w-\S*\w\S*)")
 _MINUTE = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 
 
@@ -490,6 +491,15 @@ def audit_message(entry: AuditEntry) -> str:
     """The message of an audit entry, the same on pages, in the API and in the client."""
     return audit_actions.audit_message(
         entry.action, entry.object, entry.actor, entry.before, entry.after, entry.description
+    )
+
+
+@register.filter
+def whole_names(message: str) -> SafeString:
+    """A sentence whose names no line breaks at a hyphen."""
+    words = enumerate(_HYPHENED.split(message))
+    return format_html_join(
+        "", "{}", ((format_html('<span class="oa-whole">{}</span>', word) if at % 2 else word,) for at, word in words)
     )
 
 

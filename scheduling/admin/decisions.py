@@ -14,6 +14,7 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.people.roles import Actor
 from pools.domain.values.query_values import away_from_ends, parse_datetime
+from pools.representations.page_parameters import also_say, read_choice, unread_filter
 from scheduling.admin.filters import DecisionPageFilterSet
 from scheduling.domain.timelines.event_lanes import MIN_SPAN, draw_lanes, slot_length
 from scheduling.models import Decision
@@ -30,6 +31,7 @@ _LENGTHS = {
 USUAL_RANGE = "24h"
 _MOST_EMPTY = 0.25
 """The part of a range before its first event that the lanes show."""
+_NO_PART = "give the begin and the end of a time that is shown, as 2026-11-29T14:00:00."
 
 
 @admin.register(Decision)
@@ -71,14 +73,14 @@ def _shown_range(request: HttpRequest, filters: DecisionPageFilterSet) -> tuple[
     workflow are shown from its first one on."""
     now = timezone.now()
     since, until = _limit(filters, "since"), _limit(filters, "until")
-    name = request.GET.get("range", "")
-    if since is None and until is None and name not in RANGES and filters.value("workflow"):
+    name = read_choice(request.GET, "range", RANGES)
+    if since is None and until is None and not name and filters.value("workflow"):
         since = _first_time(filters.qs)
     if since is not None or until is not None:
         until = until or max(now, since + MIN_SPAN)
         since = since or until - _LENGTHS[USUAL_RANGE]
         return "", since, max(until, since + MIN_SPAN)
-    name = name if name in RANGES else USUAL_RANGE
+    name = name or USUAL_RANGE
     return name, now - _LENGTHS[name], now
 
 
@@ -101,7 +103,10 @@ def _first_time(rows: QuerySet[Decision]) -> datetime | None:
 
 def _chosen_part(request: HttpRequest, since: datetime, until: datetime) -> tuple[datetime, datetime] | None:
     """The part of the range that the person chose in the picture."""
-    begin, end = (parse_datetime(request.GET.get(key, "")) for key in ("part_since", "part_until"))
-    if begin is None or end is None:
-        return None
-    return (begin, end) if since <= end and begin < until and begin < end else None
+    texts = [request.GET.get(key, "") for key in ("part_since", "part_until")]
+    begin, end = map(parse_datetime, texts)
+    if begin and end and since <= end and begin < until and begin < end:
+        return begin, end
+    if any(texts):
+        also_say(request.GET, lambda: [unread_filter("part_since, part_until", _NO_PART)])
+    return None

@@ -11,13 +11,14 @@ from django.utils.http import urlencode
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.configuration.backends import cluster_tabs
-from pools.admin.filters import FilterChip, unread_filter
+from pools.admin.filters import FilterChip
 from pools.admin.forms import MAX_TEXT_LENGTH, WholeNumberField, script_media
 from pools.admin.paging import parse_page_number
 from pools.domain.errors import DomainError, NotFound, Throttled, joined_messages
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
+from pools.representations.page_parameters import also_say, read_choice, unread_filter
 from scheduling.admin.reports.last_losses import keep_losses, read_last_losses
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import LOST_WORK_COLUMNS, NODE_LOSS_COLUMNS, WORKFLOW_COLUMNS
@@ -81,7 +82,10 @@ class NodeFilterForm(django_forms.Form):
     @property
     def faults(self) -> list[str]:
         """A message for each value in the address that cannot be read, and therefore does not filter."""
-        return [unread_filter(str(self.fields[name].label), errors) for name, errors in self.errors.items()]
+        return [
+            unread_filter(str(self.fields[name].label), " ".join(map(str, errors)))
+            for name, errors in self.errors.items()
+        ]
 
 
 class LossForm(django_forms.Form):
@@ -119,10 +123,10 @@ class NodeAdmin(PolicyAdmin):
         found, page = None, parse_page_number(query.get("page"))
         filters = NodeFilterForm(query)
         filters.is_valid()
+        also_say(query, lambda: filters.faults)
         name, free = filters.cleaned_data.get("name") or "", filters.cleaned_data.get("free") or 0
         flavor = filters.cleaned_data.get("flavor") or ""
-        wanted = query.get("colour", "")
-        colour_by = ColourBy(wanted) if wanted in set(ColourBy) else ColourBy.POOL
+        colour_by = ColourBy(read_choice(query, "colour", ColourBy, ColourBy.POOL))
         if backends:
             backend = query.get("backend") or backends[0]
             offset = (page - 1) * NODES_PER_PAGE

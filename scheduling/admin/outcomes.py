@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
+from pools.representations.page_parameters import read_choice
 from scheduling.domain.list_columns import OUTCOME_COLUMNS
 from scheduling.domain.lists import OutcomeQuery
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -25,8 +26,8 @@ class OutcomeAdmin(PolicyAdmin):
     address = "activity/outcomes"
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, typed = actor_of(request), request.GET.get("outcome", "")
-        chosen = PromiseOutcome(typed) if typed in set(PromiseOutcome) else None
+        actor, typed = actor_of(request), read_choice(request.GET, "outcome", PromiseOutcome)
+        chosen = PromiseOutcome(typed) if typed else None
         query = OutcomeQuery(outcome=chosen, limit=ROWS_PER_PAGE)
         if is_csv_request(request):
             rows, _ = list_outcomes(actor, replace(query, limit=MAX_CSV_ROWS))

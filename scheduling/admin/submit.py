@@ -18,6 +18,7 @@ from pools.admin.name_fields import suggest_name
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.structured_input.declared_values import fields_of
+from pools.representations.page_parameters import also_say, unread_filter
 from scheduling.admin.submit_examples import EXAMPLES, ONE_TASK
 from scheduling.domain.changes.submissions import SubmitWorkflow
 from scheduling.domain.list_columns import WAY_COLUMNS
@@ -206,6 +207,7 @@ def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
         try:
             original = get_visible_workflow(actor, name)
         except NotFound:
+            also_say(request.GET, lambda: [unread_filter("like", "there is no such workflow that you may see.")])
             return initial
         if find_observed_object(original) is not None:  # it has no workflow file
             return initial | {"pool": original.pool.name, "priority": original.priority}

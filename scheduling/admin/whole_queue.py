@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.filters import list_views
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from scheduling.admin.filters import WholeQueueFilterSet
@@ -25,7 +25,7 @@ def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     rows. A pool that does not exist, or that the reader may not see, has no rows."""
     actor = actor_of(request)
     filters = WholeQueueFilterSet(request, Workflow.objects.none())
-    pool, user, me = filters.value("pool"), filters.value("user"), actor.username
+    pool, user = filters.value("pool"), filters.value("user")
     leaves = leaf_names_of(actor, pool) if pool else []
     find = partial(
         list_waiting_gangs,
@@ -43,10 +43,7 @@ def whole_queue_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
         "osmo/whole_queue.html",
         title="Queue",
         filters=filters,
-        views=[
-            {"title": "All", "address": "?", "is_shown": not filters.is_active},
-            {"title": "Mine", "address": f"?{urlencode({'user': me})}", "is_shown": user == me and not pool},
-        ],
+        views=list_views(request, ("All", {}), ("Mine", {"user": actor.username})),
         pending_columns=PENDING_COLUMNS,
         split_work=split_work(rows),
         window=ListPage(rows, number, number + 1 if more else 0),

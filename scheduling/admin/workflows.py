@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,6 +14,7 @@ from django.utils import timezone
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.filters import list_views
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.errors import DomainError
 from pools.domain.people.roles import Actor, Permission, is_allowed
@@ -25,6 +25,7 @@ from pools.domain.values.counting import counted
 from pools.models import AuditEntry, Backend
 from pools.permissions import require_permission
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
+from pools.representations.page_parameters import read_choice
 from pools.selectors.list_order import read_list_order
 from pools.selectors.quotas.pool_tree import pool_trees_of
 from pools.templatetags.osmo import state_label
@@ -112,14 +113,21 @@ class WorkflowAdmin(PolicyAdmin):
             title="Workflows",
             filters=filters,
             script=forms.script_media("columns"),
-            views=_views(request, actor),
+            views=list_views(
+                request,
+                ("All", {}),
+                ("Mine", {"user": actor.username}),
+                ("My active work", {"user": actor.username, "status": ACTIVE}),
+                ("Pending", {"status": WorkflowStatus.PENDING}),
+                ("Running", {"status": WorkflowStatus.RUNNING}),
+            ),
             order=order,
             columns=WORKFLOW_COLUMNS,
             count=filters.qs.order_by().count(),
             rows=rows,
             window=ListPage(workflows, number, number + 1 if more else 0),
             can_change_some=can_change_some,
-            is_all_selected=request.GET.get("select") == "all",
+            is_all_selected=read_choice(request.GET, "select", ["all"]) == "all",
             address_filters=request.GET.urlencode(),
             may_submit=actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
         )
@@ -282,23 +290,3 @@ def _subpools_with_room(actor: Actor, workflow: Workflow, waiting: Mapping[str, 
         fits = [_Room(row.name, row.available) for row in rows]
     enough = [room for room in fits if room.available >= gpus]
     return sorted(enough, key=attrgetter("available"), reverse=True)[:MAX_ROOM_SHOWN]
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    title: str
-    address: str
-    is_shown: bool
-
-
-def _views(request: HttpRequest, actor: Actor) -> list[_View]:
-    """Frequent choices of filters, one click each."""
-    views: list[tuple[str, dict[str, str]]] = [
-        ("All", {}),
-        ("Mine", {"user": actor.username}),
-        ("My active work", {"user": actor.username, "status": ACTIVE}),
-        ("Pending", {"status": WorkflowStatus.PENDING}),
-        ("Running", {"status": WorkflowStatus.RUNNING}),
-    ]
-    shown = {key: value for key, value in request.GET.items() if value and key not in {"page", "sort", "select"}}
-    return [_View(title, f"?{urlencode(choice)}", choice == shown) for title, choice in views]

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.numbers import USAGE_NUMBERS
+from pools.representations.page_parameters import read_choice
 from pools.templatetags.osmo import heads_of, hours, signed
 from scheduling.domain.lists import UsageKey
 from scheduling.selectors.receipts.losses import FlavorLosses
@@ -37,7 +38,7 @@ def pool_usage(context: dict[str, Any], pool: str) -> dict[str, Any]:
 
     request = context["request"]
     actor = actor_of(request)
-    period = chosen_period(request.GET.get(PERIOD_PARAMETER), "24h")
+    period = chosen_period(read_choice(request.GET, PERIOD_PARAMETER, [each.name for each in PERIODS]), "24h")
     until = read_closed_until() or timezone.now()
     window = window_of(period, until)
     answer = read_usage(actor, window.question(UsageKey.SUBPOOL, leaf_names_of(actor, pool)))

@@ -19,7 +19,10 @@ from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Wi
 from pools.domain.list_columns import APPROVAL_COLUMNS
 from pools.models import ApprovalRequest, Pool
 from pools.representations.approval import approval_body
+from pools.representations.page_parameters import read_choice
 from pools.services.configuration.approvals import approve, get_request, list_requests, reject, withdraw
+
+EVERY_STATE = "all"
 
 
 @admin.register(ApprovalRequest)
@@ -48,9 +51,9 @@ class ApprovalAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, chosen = actor_of(request), request.GET.get("state", ApprovalState.WAITING)
-        rows = list_requests(actor)
-        if chosen in set(ApprovalState):
+        actor, rows = actor_of(request), list_requests(actor_of(request))
+        chosen = read_choice(request.GET, "state", [*ApprovalState, EVERY_STATE], ApprovalState.WAITING)
+        if chosen != EVERY_STATE:
             rows = rows.filter(state=chosen)
         window = paginate(rows, request.GET.get("page"))
         return self.render_page(

@@ -23,6 +23,7 @@ from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.values.amounts import as_json
 from pools.models import AuditEntry, Cohort, Pool
 from pools.representations.csv_files import csv_response, is_csv_request
+from pools.representations.page_parameters import read_choice
 from pools.selectors.quotas import quota_pages
 from pools.selectors.quotas.degraded import capacity_warnings
 from pools.services.changes.ownership import find_owner
@@ -86,6 +87,7 @@ class CohortAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
         tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
+        read_choice(query, "resource", tree.keys)
         name = query.get("q", "").strip().lower()[: forms.MAX_TEXT_LENGTH]
         shown = tree.matching(name) if name else tree
         if is_csv_request(request):
@@ -108,6 +110,7 @@ class CohortAdmin(PolicyAdmin):
     def _node_page(self, request: HttpRequest, kind: str, name: str) -> HttpResponse:
         actor = actor_of(request)
         page = quota_pages.quota_node_page(actor, kind, name, key=request.GET.get("resource", ""))
+        read_choice(request.GET, "resource", page.keys)
         cohort = Cohort.objects.filter(name=name).first() if kind == "cohort" else None
         entries = AuditEntry.objects.visible_to(actor).filter(object=f"{kind}/{name}").order_by("-id")
         owner = find_owner(OwnedKind(kind), name) if kind in {OwnedKind.COHORT, OwnedKind.POOL} else None

@@ -39,6 +39,7 @@ from pools.permissions import (
     unknown_namespace,
 )
 from pools.representations.csv_files import csv_response, is_csv_request
+from pools.representations.page_parameters import read_choice
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.selectors.gpu_usage import (
     NamespaceRow,
@@ -196,7 +197,7 @@ class GpuQuotaAdmin(PolicyAdmin):
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor, facts = actor_of(request), self._visible_namespace(request, object_id)
         size = WorkerSizeForm(request.GET)
-        released = request.GET.get("released") == "on"
+        released = read_choice(request.GET, "released", ["on"]) == "on"
         owner = find_owner(OwnedKind.GPU_QUOTA, facts.name)
         return self.render_page(
             request,

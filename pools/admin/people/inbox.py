@@ -11,6 +11,7 @@ from pools.admin.paging import paginate
 from pools.domain.changes.notices import MarkAllRead, MarkRead
 from pools.domain.list_columns import INBOX_COLUMNS
 from pools.models import InboxNotice
+from pools.representations.page_parameters import read_choice
 from pools.selectors.inbox import inbox_of
 from pools.services.people.inbox import mark_all_read, mark_read
 
@@ -30,7 +31,7 @@ class InboxAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        only_unread = request.GET.get("unread") == "true"
+        only_unread = read_choice(request.GET, "unread", ["true"]) == "true"
         window = paginate(inbox_of(actor_of(request), only_unread=only_unread), request.GET.get("page"))
         return self.render_page(
             request, "osmo/inbox.html", title="Inbox", columns=INBOX_COLUMNS, window=window, only_unread=only_unread

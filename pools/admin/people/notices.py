@@ -31,6 +31,7 @@ from pools.domain.people.notices import NOTICE_TITLES, PLATFORM_KINDS, POOL_KIND
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.domain.structured_input.declared_values import fields_of
 from pools.models import NoticeTarget
+from pools.representations.page_parameters import read_choice
 from pools.services.people.notice_targets import (
     create_target,
     delete_target,
@@ -151,10 +152,10 @@ class NoticeTargetAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        status = request.GET.get("status", "")
+        status = read_choice(request.GET, "status", NoticeStatus)
         dead = Count("notices", filter=Q(notices__status=NoticeStatus.DEAD))
         targets, rows = list_targets(actor).annotate(dead=dead), list_notices(actor)
-        if status in set(NoticeStatus):
+        if status:
             rows = rows.filter(status=status)
         return self.render_page(
             request,
@@ -164,7 +165,7 @@ class NoticeTargetAdmin(PolicyAdmin):
             notice_columns=NOTICE_COLUMNS,
             targets=[(row, [_kind_label(NoticeKind(kind)) for kind in row.kinds]) for row in targets],
             window=paginate(rows, request.GET.get("page")),
-            chosen_status=status if status in set(NoticeStatus) else "",
+            chosen_status=status,
             statuses=list(NoticeStatus),
             warnings=profile_warnings(request.user),  # type: ignore[arg-type]  # the page needs a login
         )

@@ -26,6 +26,7 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.domain.values.amounts import NO_LIMIT
 from pools.domain.values.scalars import typed_number
 from pools.models import Backend, Pool
+from pools.representations.page_parameters import read_choice
 from pools.templatetags.osmo import hours, span
 from scheduling.domain.changes.replays import DEFAULT_TRIES
 from scheduling.domain.list_columns import CHANGE_COLUMNS, PERSON_COLUMNS, REPLAY_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
@@ -144,7 +145,11 @@ class HistoryReplayAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         backends = _replayed_backends(actor)
-        initial = {"period": "7d", "name_1": request.GET.get("name", ""), "backend": request.GET.get("backend", "")}
+        initial = {
+            "period": "7d",
+            "name_1": request.GET.get("name", ""),
+            "backend": read_choice(request.GET, "backend", backends),
+        }
         form = ReplayForm(forms.submitted_data(request), backends=backends, initial=initial)
         if request.method == "POST" and form.is_valid():
             try:

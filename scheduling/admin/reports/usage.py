@@ -13,9 +13,9 @@ from django.utils.text import slugify
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.people.roles import Actor
-from pools.domain.structured_input import join_words
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
+from pools.representations.page_parameters import also_say, read_choice
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import NO_KEY, Bucket, UsageKey
 from scheduling.models import UsageProgress
@@ -54,11 +54,8 @@ class UsageAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, now, query = actor_of(request), timezone.now(), request.GET
         wanted, fault = chosen_window(query, now)
-        text = query.get("by", "")
-        key = UsageKey(text) if text in set(UsageKey) else UsageKey.POOL
-        if text and text != key:
-            known = join_words(_offered_keys(actor))
-            fault = f"{fault} The record cannot be listed by this; known are {known}. It is listed by pool.".lstrip()
+        also_say(query, lambda: [fault] if fault else [])
+        key = UsageKey(read_choice(query, "by", UsageKey, UsageKey.POOL))
         is_too_long = key is UsageKey.WORKFLOW and wanted.until - wanted.since > MAX_WORKFLOW_WINDOW
         window = window_of(chosen_period(None, "30d"), now) if is_too_long else wanted
         pool, user = query.get("pool", "").strip(), query.get("user", "").strip()
@@ -67,7 +64,7 @@ class UsageAdmin(PolicyAdmin):
         drawn = window.question(UsageKey.BACKEND, leaves, users)
         answer, listed = read_usages(actor, [drawn, replace(drawn, by=key, bucket=Bucket.MONTH)])
         rows = _rows_by_key(listed.rows)
-        is_of_losses = query.get("table") == LOSSES
+        is_of_losses = read_choice(query, "table", [LOSSES]) == LOSSES
         if is_csv_request(request):
             about = LOSSES if is_of_losses else "usage"
             name = "-".join(filter(None, [about, slugify(pool), slugify(user), window.file_name]))
@@ -85,7 +82,6 @@ class UsageAdmin(PolicyAdmin):
             rows=rows[:MAX_ROWS_SHOWN],
             row_count=len(rows),
             max_days=MAX_WORKFLOW_WINDOW.days if is_too_long else None,
-            fault=fault,
             window=window,
             read_at=now,
             periods=PERIODS,

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.django_db
 
 VALUE = "Canary7value"
 NOTE = re.compile(r'<div class="oa-note oa-note--warn" role="status">(This page does not know[^<]*)</div>')
+WARNING = re.compile(r'<div class="oa-note oa-note--warn" role="status">([^<]*)</div>')
 LINK = re.compile(r'<a [^>]*?href="([^"#]*\?[^"#]+)')
 NO_PAGES = ("/api", "/webhooks", "/health", "/ready", "/client/version", "/metrics")
 
@@ -62,6 +63,44 @@ def test_each_page_names_the_parameters_that_it_does_not_know() -> None:
             wrong += [(address, file.content)] if file.status_code != 200 else []
         wrong += [(address, note) for note in _notes(answer)]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+SIZE = ("request_tflops", "request_vram", "limit_tflops", "limit_vram", "count", "incomplete")
+FREE = frozenset({
+    "q", "name", "pool", "user", "workflow", "actor", "action", "role", "flavor", "backend", "page",
+    *SIZE, "nodes", "gpus",
+})  # fmt: skip
+"""Parameters whose value is a text or the number of a page: a name that does not exist has no rows. The last ones are
+boxes of forms, with their faults beside them."""
+
+
+def _warnings(browser: Client, path: str, name: str, value: str) -> tuple[str, dict[str, list[str]]]:
+    """What the page says about this value of a parameter, and the choices that it knows; a page that does not exist
+    with it says so, too."""
+    page = browser.get(path, {name: value})
+    said = "".join(WARNING.findall(page.content.decode())) if page.status_code == 200 else "not found"
+    return unescape(said), page.wsgi_request.GET.choices  # type: ignore[attr-defined]
+
+
+def test_each_page_names_the_values_that_a_choice_knows() -> None:
+    create_example_installation()
+    browser = sign_in("root")
+    silent, wrong, tried = [], [], set()
+    for path in dict.fromkeys(address.partition("?")[0] for address in readable_addresses()):
+        page = browser.get(path, {"Zzz": "1"})
+        names = getattr(page.wsgi_request.GET, "names_read", frozenset()) - FREE - {"Zzz"}
+        if page.status_code != 200 or "seen" in names or "html" not in page.headers.get("Content-Type", ""):
+            continue  # the form of a change takes its values from the address and shows them
+        for name in names:
+            said, choices = _warnings(browser, path, name, VALUE)
+            known = choices.get(name, [])
+            tried.add((path, name))
+            if VALUE in said or not said or (known and f"Known are: {known[0]}" not in said and said != "not found"):
+                silent.append((path, name, said))
+            wrong += [(path, name, value) for value in known if _warnings(browser, path, name, value)[0]]
+    assert not silent, "\n".join(map(str, silent))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert {("/activity/approvals", "state"), ("/nodes", "colour"), ("/workflows", "sort"), ("/usage", "by")} <= tried
 
 
 def test_a_note_names_the_nearest_filter_and_no_value(as_person: object) -> None:

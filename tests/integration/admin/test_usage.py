@@ -203,7 +203,7 @@ def test_unknown_choices_are_said(as_person: SignedIn) -> None:
     )  # fmt: skip
     page = text(as_person("root"), f"{PAGE}?period=2026-13&by=team")
     assert "The period is not known" in page
-    assert "The record cannot be listed by this" in page
+    assert "The filter was not applied: by: this is not a known value. Known are: pool, " in page
 
 
 def test_months_are_offered_from_this_one_on() -> None:
