@@ -17,6 +17,7 @@ from django.http import HttpRequest
 from pools.admin.base import actor_of
 from pools.admin.forms import MAX_TEXT_LENGTH, TOO_LONG, time_field
 from pools.domain.lists import PoolQuery
+from pools.domain.names import readable_name
 from pools.domain.structured_input.declared_values import TEXT, DeclaredValue, fields_of
 from pools.filtersets.audit import AuditFilterSet
 from pools.filtersets.base import QueryFilter, QueryFilterSet
@@ -62,7 +63,7 @@ _COMPLETED = {"user": "users", "users": "users", "actor": "users", "pool": "pool
 def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.ChoiceField):
         return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else str(value)
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else readable_name(str(value))
 
 
 class PageFilterSet(QueryFilterSet):

@@ -148,6 +148,9 @@ def node_address(key: str) -> str:
     return reverse("admin:pools_quota_node", args=[kind_segment_of(key), forest.display_name(key)])
 
 
+register.filter("readable", readable_name)
+
+
 @register.filter
 def node_name(key: str) -> str:
     """The name of a node of the quota tree, by the node's key."""

@@ -8,6 +8,7 @@ from typing import Any
 from osmo_admin.cli.base.tables import Facts, Table, build_table, headings
 from osmo_admin.cli.local.replay_tables import format_decimal, format_seconds
 from pools.domain.columns import pick
+from pools.domain.names import readable_name
 from pools.domain.numbers import REPLAY_NUMBERS
 from scheduling.domain.list_columns import CHANGE_COLUMNS, RIVAL_COLUMNS, TEAM_COLUMNS
 
@@ -34,10 +35,7 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
     if answer["together"] is not None:
         parts.append("ALL PROPOSALS TOGETHER")
         parts += _proposal(answer["together"], answer["today"])
-    rows = [
-        (f"{row['team']} ({row['flavor']})" if "flavor" in row else row["team"], format_decimal(row["gpu_h"]))
-        for row in answer["idle_promises"]
-    ]
+    rows = [(_name({"name": row["team"], **row}), format_decimal(row["gpu_h"])) for row in answer["idle_promises"]]
     parts += [
         "IDLE PROMISES: quota that nobody used while other teams waited",
         build_table(headings(pick(TEAM_COLUMNS, "team idle")), rows) if rows else "None.",
@@ -56,10 +54,11 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
         [_rival(rival) for rival in pool["rivals"]],
     )
     if pool.get("guaranteed_jobs") == 0:
+        least = ", ".join(f"{readable_name(name)} {gpus}" for name, gpus in pool["least"].items() if gpus)
         yield (
             "No HIGH or NORMAL job of this pool is in the window, and quotas exist for those: try other windows too. "
             "No proposal takes a queue below the GPUs that its work used on average (if it has that many today): "
-            f"{', '.join(f'{name} {least}' for name, least in pool['least'].items() if least) or 'none used a GPU'}."
+            f"{least or 'none used a GPU'}."
         )
     if pool["proposal"] is None:
         yield "No division was found that would have cost less without delaying HIGH or NORMAL work."
@@ -68,7 +67,8 @@ def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _name(change: dict[str, Any]) -> str:
-    return f"{change['name']} ({change['flavor']})" if "flavor" in change else str(change["name"])
+    name = readable_name(change["name"])
+    return f"{name} ({change['flavor']})" if "flavor" in change else name
 
 
 def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ def _rival(rival: dict[str, Any]) -> tuple[Any, ...]:
     return (
         _RIVALS[rival["name"]], format_decimal(rival["waiting_gpu_h"]), format_decimal(rival["lost_gpu_h"]),
         format_decimal(rival["cost_gpu_h"]), None if later is None else sum(later.values()), rival["never_again"],
-        dict(sorted(rival["leaves"].items())),
+        {readable_name(name): quota for name, quota in sorted(rival["leaves"].items())},
     )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _effect(effect: Mapping[str, Any], today: Mapping[str, Any]) -> Table:
         team = today["teams"][name]
         rows.append(
             (
-                name, team["jobs"], format_seconds(team["wait_mean_s"]),
+                readable_name(name), team["jobs"], format_seconds(team["wait_mean_s"]),
                 *(format_seconds(change[key], is_signed=True) for key in ("wait_mean_s", "wait_p90_s")),
                 _signed(change["waiting_gpu_h"]), _signed(change["lost_gpu_h"]),
                 _signed(change["preemptions"] + change.get("reclaims", 0)),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osmo_admin.cli.base.tables import Table, build_table
+from pools.domain.names import readable_name
 from pools.domain.numbers import GPU_HOURS, REPLAY_NUMBERS
 from pools.domain.values.durations import span_text
 from scheduling.domain.list_columns import TEAM_COLUMNS
@@ -13,7 +14,7 @@ from scheduling.domain.list_columns import TEAM_COLUMNS
 
 def team_table(teams: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Table:
     """These numbers of each team. The first one in GPU-hours says the unit, for all of them."""
-    rows = [(name, *(format_number(key, team[key]) for key in columns)) for name, team in teams.items()]
+    rows = [(readable_name(name), *(format_number(key, team[key]) for key in columns)) for name, team in teams.items()]
     with_unit = next(key for key in columns if REPLAY_NUMBERS[key].unit == GPU_HOURS)
     numbers = [REPLAY_NUMBERS[key] for key in columns]
     heads = [each.heading if each is REPLAY_NUMBERS[with_unit] else each.label for each in numbers]

@@ -39,6 +39,8 @@ from scheduling.selectors.reports.usage_periods import PERIODS
 
 ROWS = 4
 """The changes that the form has room for; a file of the client may have more."""
+ROWS_SHOWN = 8
+"""The rows of a table of an answer, the largest change first; the others unfold."""
 MAX_NAMES_SUGGESTED = 500
 OWN_PERIOD = "own"
 ADVISE = "advise"
@@ -188,7 +190,10 @@ class HistoryReplayAdmin(PolicyAdmin):
             changes=[entry["set"] for entry in row.question["changes"]],
             bars=[] if answer is None else compare_bars(answer),
             compared=None if answer is None else compared_teams(answer),
-            teams=[row for row in rows if row["changes"] or not is_compared],
+            teams=(shown := [row for row in rows if row["changes"] or not is_compared])[:ROWS_SHOWN],
+            more_teams=shown[ROWS_SHOWN:],
+            people=([] if answer is None else answer["people"])[:ROWS_SHOWN],
+            more_people=([] if answer is None else answer["people"])[ROWS_SHOWN:],
             other_teams=[row for row in rows if is_compared and not row["changes"]],
             advice=None if answer is None else _advice(actor_of(request), answer.get("advice")),
             person_columns=PERSON_COLUMNS,
@@ -306,12 +311,17 @@ def _preview(actor: Actor, change: dict[str, Any]) -> str | None:
 
 
 def _team_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row for each team, those that change first. A cell is (title, before, after), the last one None where it
-    reads the same."""
+    """One row for each team, those that change first, by their waits. A cell is (title, before, after), the last one
+    None where it reads the same."""
     compared = compared_teams(answer)
     after = compared.before if compared.after is None else compared.after
     rows = []
-    for name, before in sorted(compared.before.items()):
+    by_wait = {
+        name: abs((after[name]["wait_mean_s"] or 0) - (0 if after is compared.before else before["wait_mean_s"] or 0))
+        for name, before in compared.before.items()
+    }
+    for name in sorted(by_wait, key=lambda name: (-by_wait[name], name)):
+        before = compared.before[name]
         cells = [_cell(key, before[key], after[name][key]) for key in TEAM_KEYS.split()]
         rows.append({"name": name, "cells": cells, "changes": any(would is not None for _, _, would in cells)})
     return [*(row for row in rows if row["changes"]), *(row for row in rows if not row["changes"])]

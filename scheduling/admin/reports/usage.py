@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.names import readable_name
 from pools.domain.people.roles import Actor
 from pools.models import Pool
 from pools.representations.csv_files import csv_response, is_csv_request
@@ -109,7 +110,7 @@ def usage_file(name: str, key: UsageKey, rows: list[UsageRow]) -> HttpResponse:
     lines = []
     for row in rows:
         texts = usage_texts(row)
-        subject = ("" if row.subject else NO_KEY.get(key, "none")) + (row.key or "")
+        subject = ("" if row.subject else NO_KEY.get(key, "none")) + readable_name(row.key or "")
         lines.append([subject, *(_plain(texts[column]) for column in USAGE_COLUMNS)])
     return csv_response(name, columns, lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pools.domain.names import readable_name
 from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import gpu_words
 from scheduling.history.replay.sentences import change_of_team
@@ -39,7 +40,7 @@ def advice_sentences(advice: Mapping[str, Any], parts: Collection[str] = ()) -> 
     if not advice["pools"]:
         lines.append("There is nothing to advise on: no pool here has two parts with whole quotas, or can lend.")
     lines += [
-        f"{row['team']} held {_held(row, parts)} that nobody used while work of others waited."
+        f"{readable_name(row['team'])} held {_held(row, parts)} that nobody used while work of others waited."
         for row in advice["idle_promises"][:MAX_IDLE]
     ]
     if advice["out_of_time"]:
@@ -63,7 +64,7 @@ def _of_pool(pool: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
         if (text := change_of_team(today[team], _after(today[team], change)))
     }
     by_wait = sorted(teams, key=lambda team: (-abs(proposal["effect"]["teams"][team]["waiting_gpu_h"] or 0), team))
-    effects = "; ".join(f"{team} {teams[team]}" for team in by_wait[:MAX_TEAMS])
+    effects = "; ".join(f"{readable_name(team)} {teams[team]}" for team in by_wait[:MAX_TEAMS])
     more = f"; {len(by_wait) - MAX_TEAMS} more change" if len(by_wait) > MAX_TEAMS else ""
     return (
         f"{name}: {changes}: {_saved(proposal, advice)}, without HIGH or NORMAL work waiting longer"
@@ -84,7 +85,7 @@ def _saved(proposal: Mapping[str, Any], advice: Mapping[str, Any]) -> str:
 def _change(change: Mapping[str, Any]) -> str:
     key = "quota" if change["key"] == "quota" else "lending limit"
     before, after = ("none" if value is None else value for value in (change["from"], change["to"]))
-    return f"{key} of {change['name']}{_in_flavor(change)} {before} → {after}"
+    return f"{key} of {readable_name(change['name'])}{_in_flavor(change)} {before} → {after}"
 
 
 def _held(row: Mapping[str, Any], parts: Collection[str]) -> str:

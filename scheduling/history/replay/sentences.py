@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pools.domain.names import readable_name
 from pools.domain.values.durations import span_text
 
 MAX_TEAMS = 6
@@ -23,7 +24,7 @@ def replay_sentences(answer: Mapping[str, Any]) -> list[str]:
     rows = {name: (answer["on"]["teams"][name], after) for name, after in answer["against"]["teams"].items()}
     changes = {name: text for name, (on, against) in rows.items() if (text := change_of_team(on, against))}
     by_size = sorted(changes, key=lambda name: (-_waited_change(*rows[name]), name))
-    lines = [f"{name} {changes[name]}." for name in by_size[:MAX_TEAMS]]
+    lines = [f"{readable_name(name)} {changes[name]}." for name in by_size[:MAX_TEAMS]]
     if len(by_size) > MAX_TEAMS:
         lines.append(f"{len(by_size) - MAX_TEAMS} more teams change; the table has all.")
     if not lines:

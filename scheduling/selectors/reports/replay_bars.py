@@ -8,7 +8,7 @@ from typing import Any
 
 from pools.domain.numbers import REPLAY_NUMBERS, NamedNumber
 
-MAX_TEAMS = 12
+MAX_TEAMS = 8
 KEYS = ("wait_mean_s", "used_gpu_h")
 
 

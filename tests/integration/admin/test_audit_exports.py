@@ -12,14 +12,17 @@ from django.test import Client
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import DeleteCohort, PutCohort
+from pools.domain.changes.gpu_allocations import AllocateWorker
 from pools.domain.changes.gpu_quotas import DeleteGpuQuota, PutGpuQuota
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.changes.users import SetRoles
+from pools.domain.people.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, GpuQuota, KubernetesSettings, Node, Pool, User
+from pools.services.gpu_quota.gpu_allocations import allocate
 from scheduling.domain.changes.settings import UpdateSettings
 from scheduling.selectors.cluster.scheduler_settings import current_config
-from tests.integration.admin.conftest import actor_named
+from tests.integration.admin.conftest import actor_named, submit_workflow
 from tests.support.world import apply_change, make_subpool
 
 
@@ -190,3 +193,36 @@ def test_scheduler_settings_are_reverted(as_person: Callable[[str], Client]) -> 
 def test_a_change_that_no_form_makes_has_no_revert(as_person: Callable[[str], Client]) -> None:
     apply_change(PatchPool(name="other", patch={"default_exec_timeout": "5m", "description": "new"}))
     assert _revert(as_person("root"), _latest("pool/other")) == ""
+
+
+def test_entries_of_one_cause_are_one_row_that_unfolds(as_person: Callable[[str], Client]) -> None:
+    caps = {"requests": {"tflops": "1000", "vram": "100Gi"}, "limits": {"tflops": "1000", "vram": "100Gi"}}
+    apply_change(PutGpuQuota(namespace="infer", spec={"total": {**caps, "maxWorkers": 50}}))
+    amount = {"tflops": "10", "vram": "1Gi"}
+    for number in range(4):
+        worker = {"namespace": "infer", "id": f"w{number}", "workload": "embed", "request": amount, "limit": amount}
+        allocate(AllocateWorker.from_json(worker), actor=SYSTEM)
+    root = as_person("root")
+    page = root.get("/activity/audit")
+    (cause,) = [each for each in page.context["causes"] if each[0].action == "gpu_allocation.committed"]
+    assert len(cause) == 4
+    text = page.content.decode()
+    assert "4 entries, the newest: system allocated worker w3 " in text
+    assert all(f'href="/activity/audit/{entry.pk}"' in text for entry in page.context["window"].rows), "all unfold"
+    assert sum(map(len, page.context["causes"])) == len(page.context["window"].rows)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=40), actor=actor_named("chief"))
+    first = root.get("/activity/audit").context["causes"][0]
+    assert [entry.action for entry in first] == ["subpool.updated"], "one change stands alone"
+
+
+def test_entries_of_work_can_be_left_out_or_shown_alone(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a")
+    root = as_person("root")
+    kinds = {
+        show: {
+            entry.action.startswith("workflow.") for entry in root.get(f"/activity/audit?{show}").context["window"].rows
+        }
+        for show in ("", "show=configuration", "show=work")
+    }
+    assert kinds == {"": {True, False}, "show=configuration": {False}, "show=work": {True}}
+    assert '<span class="oa-chip__text">Show: work only' in root.get("/activity/audit?show=work").content.decode()

@@ -16,6 +16,7 @@ from osmo_admin.cli.base.session import ClientSession, OutputFormat
 from osmo_admin.cli.base.tables import AnswerPart, Shown, build_table, list_table
 from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
+from pools.domain.names import readable_name
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import NO_KEY, USUAL_BUCKET, Bucket, UsageKey, UsageQuery
@@ -128,7 +129,9 @@ def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPar
 def _key(row: dict[str, Any], by: str) -> Any:
     """What a row is about. A file has no words where there is nothing."""
     words = NO_KEY.get(UsageKey(by))
-    return row[by] if row[by] is not None or words is None else Shown(words, None)
+    if row[by] is None:
+        return None if words is None else Shown(words, None)
+    return Shown(readable_name(row[by]), row[by])
 
 
 def _usage_text(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPart]:
