@@ -120,7 +120,7 @@ def sent_once(
     except StillRunning:
         message = "This form was sent before, and that is not finished yet. Look at the lists before you send it again."
         raise Conflict(message) from None
-    except Throttled:  # so many answers are kept for this person's programs
+    except Throttled:  # the most answers are already kept for this person's programs
         return operation(), False
     message, address = slot.stored if slot.is_repeat else slot.answer
     return (message, address), slot.is_repeat

@@ -16,7 +16,7 @@ from pools.domain.structured_input.faults import Faults
 from pools.models import Pool
 
 MAX_LISTED = 10
-"""So many names stand in a list; more are typed or completed."""
+"""The most names of a list to choose from; more are typed or completed."""
 
 
 class NamePicker(django_forms.TextInput):

@@ -286,7 +286,7 @@ class Fault(StrEnum):
 
 
 MAX_DETAILS = 1000
-"""An error names at most so many broken rules: a hostile request has as many as fit into it."""
+"""The most broken rules that an error names: a hostile request has as many as fit into it."""
 
 RuleName = NewType("RuleName", str)
 """A code that names a rule of another list: a constraint of the database, a limit of a GPU quota, a reason why work

@@ -113,6 +113,15 @@ GPU_QUOTA_COLUMNS = list_columns(
     ),
 )  # fmt: skip
 
+GPU_AMOUNT_COLUMNS = list_columns(
+    "amount",
+    "use",
+    *(Column(key, is_right=True) for key in ("used", "reserved", "cap", "free")),
+    Column("cap_per_gpu", "Cap per GPU", is_right=True),
+    Column("default_per_gpu", "Default per GPU", is_right=True),
+)
+CONDITION_COLUMNS = list_columns("condition", "status", "since", "message")
+"""Both of the GPU quota of one namespace."""
 
 WORKER_COLUMNS = list_columns(
     "workload", "id", "state", "source", Column("gpus", "GPUs", is_right=True, cell="count"),

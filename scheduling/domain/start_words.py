@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 UNKNOWN = "–"
 NOW = "now"
 MOST_LIKE, FEWEST_LIKE = 40, 10
-"""The record of a forecast is that of the last ones like it, and is not told where there are fewer."""
+"""The record of a forecast is that of the last MOST_LIKE like it; with fewer than FEWEST_LIKE it is not shown."""
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _CLOCK = ((timedelta(minutes=20), 5), (timedelta(hours=1), 15), (timedelta(hours=3), 30))
-"""Up to this distance between the early and the late time, a time of day in steps of so many minutes is honest."""
+"""Up to this distance between the early and the late time, a time of day is honest in steps of these minutes."""
 _PART_OF_DAY = timedelta(hours=10)
 _DAYS = timedelta(days=3)
 _PARTS = ((5, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24, "night"))

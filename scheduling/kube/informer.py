@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _STOP_CHECK_SECONDS = 0.5  # in a pause
 _BRIEF_SECONDS = 1.0
 MAX_DELETED = 5_000
-"""So many last states of deleted objects are kept, the newest."""
+"""The most last states of deleted objects that are kept, the newest."""
 _UNFORESEEN = "An object or an answer of the cluster could not be read; the log of this process has the error."
 Key = TypeVar("Key", bound=Hashable)
 

@@ -140,7 +140,7 @@ class _Tree:
             self.result.became(queue.place, f"{text}.")
             if len(self.children[queue.parent]) > 1:
                 self.result.decide(
-                    queue.place, f"{text}, and its weight {float(queue.weight):g} beside its siblings is lost."
+                    queue.place, f"{text}, and its weight {float(queue.weight):g} among its siblings is lost."
                 )
             return cohort
         return self._add_cohort(queue, cohort)
@@ -287,7 +287,7 @@ class _Tree:
                     body["weight"] = weight
                 if f"{kind}/{name}" in rounded:
                     self.result.decide(
-                        queue.place, f"the weight {queue.weight} is rounded: {weight} beside its siblings."
+                        queue.place, f"the weight {queue.weight} is rounded: {weight} among its siblings."
                     )
                 elif factor != 1:
                     self.result.became(queue.place, f"weight {weight}: all weights of its parent are times {factor}.")

@@ -53,7 +53,7 @@ class ExportedPool:
     body: Mapping[str, Any]
 
     def full_name(self, short: str) -> str:
-        """The name of a subpool beside all pools."""
+        """The name of a subpool among all pools."""
         return canonical_name(self.name, short)
 
     def remainder(self, flavor: str) -> int:
@@ -120,7 +120,7 @@ def read_tree(objects: Objects, backend: str, export: ForeignExport) -> Exported
 
 
 def lose_other_keys(pool: ExportedPool, read: Iterable[str], export: ForeignExport, where: str) -> None:
-    """Name the keys of a pool beside its quotas that this export does not have."""
+    """Name the keys of a pool, other than its quotas, that this export does not have."""
     for key in pool.body:
         if key not in QUOTA_KEYS and key not in read:
             export.lose(f"pools.{pool.name}.{key}", f"{where} has no such value.")

@@ -47,7 +47,7 @@ T = TypeVar("T")
 def uncounted_message(subject: str) -> str:
     """The refusal of what asks for devices that are not whole GPUs."""
     return (
-        f"{subject} asks for devices that are not counted here, so the work would get them beside every quota. Leave "
+        f"{subject} asks for devices that are not counted here, so the work would get them without any quota. Leave "
         f"it out, and ask for whole GPUs of each pod in the annotation {GPUS_ANNOTATION}."
     )
 

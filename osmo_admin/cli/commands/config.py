@@ -30,7 +30,7 @@ from pools.domain.list_columns import REVISION_COLUMNS
 from pools.domain.lists import RevisionQuery
 
 app = command_group("Configuration of pools and of the service.")
-NAMED_POOLS = 3  # a message names so many
+NAMED_POOLS = 3  # the most in a message
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
 
 TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="POOL, WORKFLOW or BACKEND.")]

@@ -11,12 +11,13 @@ from osmo_admin.cli.base.tables import (
     Facts,
     Shown,
     build_table,
+    headings,
     list_table,
     local_time,
     plain_number,
 )
 from pools.domain.columns import pick
-from pools.domain.list_columns import GPU_QUOTA_COLUMNS
+from pools.domain.list_columns import CONDITION_COLUMNS, GPU_AMOUNT_COLUMNS, GPU_QUOTA_COLUMNS
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 
 QUOTA_RESOURCES = (
@@ -95,15 +96,15 @@ def quota_facts(quota: Mapping[str, Any]) -> AnswerText:
             ("Version", quota.get("version")),
         ]
     )
-    header = ("Amount", "Used", "Cap", "Free", "Cap per GPU", "Default per GPU")
+    header = headings(pick(GPU_AMOUNT_COLUMNS, "amount used cap free cap_per_gpu default_per_gpu"))
     conditions = (
         (each["type"], each["status"], local_time(each["lastTransitionTime"]), each["message"])
         for each in status["conditions"]
     )
     # The amounts come last: the last table is the one of `-o csv`.
-    names = ("Amount", "Used", "Cap", "Free percent", "Cap per GPU", "Default per GPU")
+    names = ["Free percent" if each == GPU_AMOUNT_COLUMNS["free"].heading else each for each in header]
     amounts_table = build_table(header, rows, names=names)
-    return [head, build_table(("Condition", "Status", "Since", "Message"), conditions), amounts_table]
+    return [head, build_table(headings(CONDITION_COLUMNS.values()), conditions), amounts_table]
 
 
 def _amount_cell(amount: Any) -> Shown:

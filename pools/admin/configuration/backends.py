@@ -41,7 +41,7 @@ from pools.services.changes.ownership import find_owner
 from pools.services.configuration.backends import BackendResult, list_backends, put_backend, read_backend
 
 MAX_POOLS_SHOWN, SOME_POOLS = 12, 5
-"""So many pools are all named; of more, some."""
+"""Up to MAX_POOLS_SHOWN pools are all named; of more, the first SOME_POOLS."""
 OWNER_NOTE = "Change it in that file; only Offline and a kubeconfig are changed here."
 NEW_BACKEND_VALUES = {
     "namespace": "default", "auto_end": True, **POLICY_DEFAULTS,

@@ -25,7 +25,12 @@ from pools.domain.errors import Conflict
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.spec import AMOUNT_WORDS, PARTS, SPEC_FIELDS, gpu_quota_spec_body
 from pools.domain.gpu_quota.workers import parse_worker
-from pools.domain.list_columns import GPU_QUOTA_COLUMNS, WORKER_COLUMNS
+from pools.domain.list_columns import (
+    CONDITION_COLUMNS,
+    GPU_AMOUNT_COLUMNS,
+    GPU_QUOTA_COLUMNS,
+    WORKER_COLUMNS,
+)
 from pools.domain.numbers import GPU_QUOTA_NUMBERS
 from pools.domain.people.roles import Actor
 from pools.domain.values.scalars import typed_number
@@ -206,6 +211,8 @@ class GpuQuotaAdmin(PolicyAdmin):
             crumbs=[(LIST_TITLE, reverse("admin:pools_gpuquota_changelist"))],
             row=namespace_row(facts),
             columns=WORKER_COLUMNS,
+            amount_columns=GPU_AMOUNT_COLUMNS,
+            condition_columns=CONDITION_COLUMNS,
             quota=facts.quota,
             spec=facts.spec,
             conditions=current_conditions(facts),

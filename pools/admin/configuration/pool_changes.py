@@ -49,7 +49,7 @@ class PoolConfigForm(ChangeForm):
     is_divided = False
     """Whether the pool has flavors: its own numbers are their sums, and the form does not ask for them."""
     open_flavors: ClassVar[int] = 0
-    """Up to so many flavors, the numbers of each are not folded."""
+    """Up to this number of flavors, the numbers of each are not folded."""
 
     def own_fields(self) -> dict[str, Field]:
         """The fields of the configuration, and the reason."""

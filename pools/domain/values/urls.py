@@ -6,8 +6,8 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def split_url(text: object) -> SplitResult | None:
-    """The parts, whose host and port can be read; None for what is no address, such as `https://[fe80` or one with a
-    port that is no number."""
+    """The parts, whose host and port can be read; None for a text that is not an address, such as `https://[fe80`
+    or one with a port that is not a number."""
     if not isinstance(text, str):
         return None
     try:

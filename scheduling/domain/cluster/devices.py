@@ -26,7 +26,7 @@ _PART_KEYS = frozenset(
 """Annotations by which KAI and its relatives give a pod a part of a GPU; some write a prefix before them."""
 
 CLAIM_FIELDS = frozenset({"resourceClaims", "resourceClaimTemplates", "resources"})
-"""Fields by which a manifest could ask for devices beside the annotations that are counted."""
+"""Fields by which a manifest could ask for devices, other than the annotations that are counted."""
 
 
 def asks_for_uncounted_devices(annotation: str) -> bool:
@@ -79,7 +79,7 @@ def read_gpu_offer(
         physical = devices or (math.ceil((offered + renamed) / replicas) if replicas > 1 else None)
     elif is_flavor_of_parts and offered:
         return GpuOffer(0, "", offered, offered + mig, uncounted=offered)
-    elif mig:  # the GPUs beside the parts are whole
+    elif mig:  # all other GPUs are whole
         return GpuOffer(offered, "MIG", devices if devices > offered else None, offered + mig)
     else:
         return GpuOffer(offered)

@@ -146,9 +146,9 @@ class GangFacts:
 
     The times are seconds, and only a policy reads them: `waiting_since` (None: `submitted`), `started` of a running
     gang, `moved` if tasks of it began again on other nodes since, `time_limit` after which it certainly ends,
-    `expected_time` that it probably runs, `checkpoint_every` so many seconds after its work began, and again after so
-    many, its tasks have saved their state. Only a what-if about nodes reads these two: `restarts`, whether it waits
-    again after it has lost its place with a node, and the task `lead`, which it cannot lose alone.
+    `expected_time` that it probably runs, `checkpoint_every`: the seconds after which its tasks have saved their
+    state, from the start of its work and from each save on. Only a what-if about nodes reads these two: `restarts`,
+    whether it waits again after it has lost its place with a node, and the task `lead`, which it cannot lose alone.
 
     `alternatives`: the same tasks (names, groups, order) with the requests, allowed nodes and bars of other flavors, in
     order of preference. `tasks` is the choice that it has, or, where nothing of it runs or is ending, one of those that

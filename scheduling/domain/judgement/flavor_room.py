@@ -55,7 +55,7 @@ class FlavorRoom:
     def __init__(self, nodes: Iterable[tuple[str, int]]) -> None:
         """`nodes` has the flavor and the free GPUs of each node."""
         self._nodes: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By flavor: the number of nodes with so many free GPUs."""
+        """By flavor: the number of nodes by their free GPUs."""
         for flavor, free in nodes:
             self._nodes[flavor][free] += 1
 

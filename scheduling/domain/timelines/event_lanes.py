@@ -19,7 +19,7 @@ _STEPS = [
 ]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZES = (1, 2, 5, 15)
-"""A mark of so many events and more is one size larger."""
+"""The numbers of events from which a mark is one size larger."""
 
 
 @dataclass(frozen=True, slots=True)

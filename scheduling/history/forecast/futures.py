@@ -52,7 +52,7 @@ class Present:
 def sample_waits(
     present: Present, wanted: Collection[str], futures: Iterable[int], *, leave: bool = False
 ) -> list[dict[str, float]]:
-    """The waits from now of the waiting gangs, in each of the futures, which are told apart by numbers. Of those that
+    """The waits from now of the waiting gangs, in each of the futures, which are identified by numbers. Of those that
     had not started when a future stopped, the wanted gangs have `NEVER` and the others nothing.
 
     `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""

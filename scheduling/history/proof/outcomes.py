@@ -218,7 +218,7 @@ def outcomes(
 def compare_outcomes(
     found: Iterator[JobOutcome], observer: OutcomeObserver, *, most: int, write: Callable[[JobOutcome], None]
 ) -> BeforeAndAfter:
-    """Add up all jobs, and keep at most so many of the worst. Each job is written as well."""
+    """Add up all jobs, and keep at most `most` of the worst. Each job is written as well."""
     whole, teams, people = Sums("all"), dict[str, Sums](), dict[str, Sums]()
     never: dict[tuple[str, str, int], NeverStarting] = {}
     worst: list[JobOutcome] = []

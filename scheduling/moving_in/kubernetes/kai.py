@@ -80,7 +80,7 @@ def _read_queue(each: KubernetesObject, result: ImportResult) -> SourceQueue:
         result.lost(each.place(path), text)
     priority = each.take("spec.priority")
     if priority not in (None, DEFAULT_PRIORITY):
-        result.lost(each.place("spec.priority"), "pools have no order among one another beside quota and weight.")
+        result.lost(each.place("spec.priority"), "pools have no order of their own; quota and weight decide.")
     for label in NODE_POOL_LABELS:
         pool = each.take_map("metadata.labels").get(label)
         if pool:

@@ -232,9 +232,7 @@ class _KueueReader:
                 found[kind, name] = weight
                 place = places[key].place("spec.fairSharing.weight")
                 if key in rounded:
-                    self.result.decide(
-                        place, f"the weight {group[key]} is rounded: it is {weight} beside its siblings."
-                    )
+                    self.result.decide(place, f"the weight {group[key]} is rounded: it is {weight} among its siblings.")
                 elif factor != 1:
                     self.result.became(
                         place, f"weight {weight}: all weights of this parent are times {factor}, to be whole."

@@ -403,7 +403,10 @@ class _AccountWriter:
             if each.weight != 1:
                 self.result.lost(each.line.place, f"a subpool has no weight: {each.weight} is lost.")
             if each.children:
-                self.result.decide(each.line.place, "subpools have no subpools: the accounts below it stand beside it.")
+                self.result.decide(
+                    each.line.place,
+                    "subpools have no subpools: the accounts below it become subpools of the same pool.",
+                )
         for kind in self.kinds.names:
             most = account.ceiling.quotas.get(kind, 0)
             if sum(row[kind] for row in found.values()) > most:

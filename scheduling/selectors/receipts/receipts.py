@@ -148,7 +148,7 @@ def read_receipts(actor: Actor, workflow: Workflow, waiting: Mapping[str, Waitin
 
 
 class _Reader:
-    """The rows beside some interruptions, each kind read in one query."""
+    """The rows that belong to some interruptions, each kind read in one query."""
 
     def __init__(
         self,

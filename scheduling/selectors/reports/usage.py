@@ -603,7 +603,7 @@ def _add_lost(
 
 
 def _read_losses(values: dict[str, Any]) -> Iterator[LostShare]:
-    """What was lost by pool, cause and taker. The pool of the taker is told to those who may see its work."""
+    """What was lost by pool, cause and taker. Only those who may see its work see the pool of the taker."""
     rows = execute_sql(
         f"""
         WITH {_lost(f"{_FLAVOR_OF_RECEIPT} AS flavor," if values["part_backends"] else "")}

@@ -137,8 +137,8 @@ class ContactLoop(LeasedLoop):
         self._heartbeat_backoff = Backoff(1, 15)
 
     def _record_error(self, error: ClusterError, effect: str = "") -> None:
-        """A cluster that does not answer gets no further calls until a heartbeat succeeds. What it refuses is told with
-        the heartbeats, with its `effect`."""
+        """A cluster that does not answer gets no further calls until a heartbeat succeeds. Heartbeats report what it
+        refuses, with its `effect`."""
         logger.info("the %s of backend %s: %s", self.title, self.backend_id, error)
         if errors.is_silence(error):
             self._error = error

@@ -158,8 +158,8 @@ def _suspect_nodes() -> Iterator[_Found]:
 
 
 def _nearly_used(known: Collection[str]) -> Iterator[_Found]:
-    """Subpools and pools whose guaranteed quota is nearly used, with flavors that of one of them: the fullest is told.
-    Three queries."""
+    """Subpools and pools whose guaranteed quota is nearly used, with flavors that of one of them: the notice names the
+    fullest. Three queries."""
     leaves = Pool.objects.filter(
         subpool_state=SubpoolState.ACTIVE, last_quota__gt=0, usage__used__gt=0, parent__archived=False
     ).values_list("name", "parent_id", "last_quota", "usage__used")

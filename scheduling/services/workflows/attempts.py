@@ -88,7 +88,7 @@ class TaskAttempts:
         self._ended[status, message, exit_code].append(task.pk)
 
     def add(self, task: Task) -> None:
-        """A task that a cluster made beside those of the gang."""
+        """A task that a cluster made in addition to those of the gang."""
         self._new.append(task)
         self.open_attempts(task.group_id)
         assert self._open is not None

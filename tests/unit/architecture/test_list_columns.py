@@ -20,10 +20,8 @@ NO_LISTS = {
         "quota_text.py: Namespace", "replay_advice.py: Team",
     },
     "facts and numbers of one object": {
-        "chart.html: From (UTC)", "compared_facts.html: Fact", "gpu_quota.html: Amount", "gpu_quota.html: Condition",
-        "node.html: Resource",
-        "quota_text.py: Amount", "quota_text.py: Condition", "tables.py: Field", "usage.py: From (UTC)",
-        "workflow_compare.py: Group",
+        "chart.html: From (UTC)", "compared_facts.html: Fact", "node.html: Resource", "tables.py: Field",
+        "usage.py: From (UTC)", "workflow_compare.py: Group",
     },
     "headings as OSMO's client publishes them": {"pool.py: Pool", "pool_table.py: Pool"},
     "headings of inputs and pictures": {"gang.html: Bar", "workflow.html: Output", "workflows.html: Select"},

@@ -382,7 +382,7 @@ class Phases:
     def _tried(
         self, gang: GangState, attempt: Callable[[GangState], Solution | None], *, in_place: bool = False
     ) -> Solution | None:
-        """What an attempt for the gang finds beside what is reserved against it."""
+        """The result of an attempt for the gang, next to what is reserved against it."""
         policy = self._world.policy
         if policy is None:
             return attempt(gang)

@@ -12,7 +12,7 @@ from scheduling.domain.engine.state.records import GangState, QueueState
 from scheduling.domain.engine.steps import EvictionRule, SparedBy, SparedGang, StepAction
 
 MAX_READ = 200
-"""The most candidates, in order, of which spared work is told."""
+"""The most candidates, in order, among which spared work is found."""
 
 MAX_SPARED = 8
 """The most spared gangs that are named."""

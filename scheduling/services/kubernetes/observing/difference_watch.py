@@ -87,7 +87,7 @@ class DifferenceWatch:
         return len(found)
 
     def judge_waiting(self, backend: Backend) -> int:
-        """Compare what waits now; each gang is told once until our engine lets it wait, too."""
+        """Compare what waits now; each gang is recorded once until our engine lets it wait, too."""
         live = read_live_facts(backend)
         plan, now = _plan(backend, live), time.monotonic()
         self._since = planned_since(self._since, plan.starts, now)
