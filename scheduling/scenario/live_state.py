@@ -8,6 +8,7 @@ from typing import Any
 
 from pools.domain.shortage.degraded import DegradedRule
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar
+from scheduling.domain.engine.moved_nodes import nodes_without_work
 from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
@@ -85,6 +86,15 @@ def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenari
         )
     if draft.faults.violations:
         raise ScenarioError.of_faults(draft.faults.violations)
+    if draft.nodes is not None:
+        gone = [
+            task
+            for before in facts.gangs
+            if (after := draft.gangs[before.name]) is not before
+            for task, now in zip(before.tasks, after.tasks, strict=True)
+            if task.node is not None and now.node is None
+        ]
+        draft.nodes = {node.name: node for node in nodes_without_work(draft.nodes.values(), gone)}
     return draft
 
 

@@ -42,6 +42,14 @@ def moved_nodes(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> dict[
     return {key: frozenset(names) for key, names in found.items()}
 
 
+def nodes_without_work(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> tuple[NodeFacts, ...]:
+    """The nodes of :func:`nodes_with_work` once these running tasks have ended: the GPUs that they held in another
+    flavor count in that of their node."""
+    rows = tuple(nodes)
+    back = _moved_gpus(rows, tasks)
+    return tuple(_with_own(node, back[node.name]) if node.name in back else node for node in rows)
+
+
 def _moved_gpus(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> dict[str, Counter[str]]:
     """By node the GPUs that running tasks hold in another flavor, by key."""
     own = {node.name: _own_key(node) for node in nodes}
@@ -60,3 +68,9 @@ def _own_key(node: NodeFacts) -> str:
 def _with_moved(node: NodeFacts, moved: Counter[str]) -> NodeFacts:
     own = _own_key(node)
     return replace(node, resources={**node.resources, own: node.resources[own] - moved.total(), **moved})
+
+
+def _with_own(node: NodeFacts, back: Counter[str]) -> NodeFacts:
+    own = _own_key(node)
+    left = {key: amount - back[key] for key, amount in node.resources.items() if amount != back[key] or key == own}
+    return replace(node, resources={**left, own: left[own] + back.total()})

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
+from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_without_work
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.flavor_choices import FlavorHolders
 from scheduling.history.forecast.arrivals import RecentArrivals
@@ -98,6 +99,14 @@ class _Future:
                 self._ends.append((info.started + run_time, fact.name, 0))
         heapify(self._ends)
         self._arrivals = present.arrivals.later(now, future, waiting_queues, ARRIVALS)
+        self._nodes = present.facts.nodes or ()
+        self._moved = moved_nodes(self._nodes, (task for fact in present.facts.gangs for task in fact.tasks))
+        """The nodes whose flavor has changed, by the key of the one in which work holds GPUs there."""
+        moved = frozenset[str]().union(*self._moved.values())
+        there = {
+            fact.name: [task for task in fact.tasks if task.node in moved] for fact in present.facts.gangs if moved
+        }
+        self._on_moved = {name: tasks for name, tasks in there.items() if tasks}
 
     def run(self, wanted: Collection[str], *, leave: bool = False) -> dict[str, float]:
         """Run until the wanted gangs have started; with `leave` each is gone then."""
@@ -116,31 +125,55 @@ class _Future:
                 _end, name, number = heappop(self._ends)
                 if self._number.get(name) == number:
                     del self._number[name]
-                    self._state.ended(name)
+                    self._end(name)
             while following is not None and following[0] <= time:
                 _arrived, fact, kind = following
-                self._state.arrived(fact)
+                self._state.arrived(keep_from_moved(fact, self._nodes, self._moved) if self._moved else fact)
                 self._run_time[fact.name] = self._draws.run_time(fact.name, kind)
                 following = next(self._arrivals, None)
             middle = max(due, (before + time) / 2)
-            self._follow(self._state.run(Fraction(time)).steps, middle)
+            self._judge(time, middle)
             if self._release():
-                self._follow(self._state.run(Fraction(time)).steps, middle)
+                self._judge(time, middle)
             while leave and (gone := [name for name in self._waits if name in missing]):
                 missing.difference_update(gone)
                 for name in gone:
                     self._leave(name)
-                self._follow(self._state.run(Fraction(time)).steps, middle)
+                self._judge(time, middle)
             missing.difference_update(self._waits)
             if not missing:
                 break
         return self._waits | dict.fromkeys(missing, NEVER)
 
+    def _end(self, name: str) -> None:
+        self._state.ended(name)
+        self._free_moved(self._on_moved.pop(name, ()))
+
+    def _free_moved(self, tasks: Sequence[TaskFacts]) -> None:
+        """These tasks are gone from their nodes, whose flavor had changed."""
+        if tasks:
+            self._nodes = nodes_without_work(self._nodes, tasks)
+            self._state.rebuild(replace(self._state.facts(), nodes=self._nodes))
+
+    def _judge(self, time: float, middle: float) -> None:
+        """Run the engine; again where that took work from nodes whose flavor had changed."""
+        steps = self._state.run(Fraction(time)).steps
+        self._follow(steps, middle)
+        gone = []
+        for name in self._on_moved.keys() & {step.gang for step in steps}:
+            tasks = zip(self._state.fact_of(name).tasks, self._state.nodes_of(name), strict=True)
+            now = {task.name: node for task, node in tasks}
+            gone += [task for task in self._on_moved[name] if task.node != now[task.name]]
+            self._on_moved[name] = [task for task in self._on_moved[name] if task.node == now[task.name]]
+        if gone:
+            self._free_moved(gone)
+            self._judge(time, middle)
+
     def _leave(self, name: str) -> None:
         """The gang has started, or has even been taken back again, and is gone."""
         self._number.pop(name, None)
         self._run_time.pop(name, None)
-        self._state.ended(name)
+        self._end(name)
 
     def _release(self) -> bool:
         """Let the gangs come, or have more flavors, for which the gangs before them have started. A gang that runs

@@ -17,6 +17,7 @@ from scheduling.domain.engine.facts import (
     TaskFacts,
     TaskState,
 )
+from scheduling.domain.engine.moved_nodes import nodes_with_work
 from scheduling.history.forecast.arrivals import RecentArrivals
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
@@ -145,6 +146,33 @@ def test_work_that_is_held_in_one_flavor_starts_in_another_or_when_the_gang_befo
             assert waits["first"] < waits["held"] < NEVER
         else:
             assert waits["held"] == waits["first"] < 60
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["it ends", "it is preempted"])
+def test_the_gpus_of_a_relabelled_node_have_its_flavor_once_the_work_of_the_flavor_before_is_gone(is_taken):
+    """`old` runs on an A100 node and on one that is an H100 node since. `takes` gets quota for the first when `short`
+    has ended."""
+
+    def work(name, flavor, priority, *on, at=0, nodes=None):
+        state = TaskState.RUNNING if on else TaskState.PENDING
+        request = {f"{flavor}/gpu": 8}
+        tasks = tuple(TaskFacts(f"{n}", request, state=state, node=node) for n, node in enumerate(on or [None]))
+        return GangFacts(name, "q", tuple(replace(t, allowed_nodes=nodes) for t in tasks), priority, priority < 100, at)
+
+    old = work("old", "a100", LOW, "a", "b", nodes=frozenset("a"))
+    nodes = nodes_with_work([NodeFacts("a", {"a100/gpu": 8}), NodeFacts("b", {"h100/gpu": 8})], old.tasks)
+    nodes += (NodeFacts("c", {"a100/gpu": 8}),)
+    takes = [work("short", "a100", HIGH, "c"), work("takes", "a100", HIGH, at=1, nodes=frozenset("a"))]
+    new = work("new", "h100", NORMAL, at=2)
+    never = work("never", "a100", NORMAL, at=3, nodes=frozenset() if is_taken else frozenset("b"))
+    queues = (QueueFacts("q", quota={"a100/gpu": 8 if is_taken else 0, "h100/gpu": 8}),)
+    known = ClusterFacts(queues, gangs=(old, *takes, new, never), nodes=nodes)
+    infos = {each.name: GangInfo(WorkKind("t", 8, limit=3600.0)) for each in known.gangs}
+    infos["old"] = GangInfo(WorkKind("t", 16, limit=3600.0), 0.0)
+    infos["short"] = GangInfo(WorkKind("t", 8, limit=60.0), 0.0)
+    (waits,) = sample_waits(Present(10.0, known, infos, RunTimes(), RecentArrivals()), {"new", "never"}, [5])
+    assert (0 < waits["new"] < 120) if is_taken else (120 < waits["new"] < 3600)
+    assert waits["never"] == NEVER
 
 
 def test_a_gang_without_some_flavors_has_its_other_choices():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts, TaskState
+from scheduling.domain.engine.moved_nodes import nodes_with_work
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
 from scheduling.scenario.live_state import LiveNames, build_live_scenario
@@ -74,6 +75,25 @@ def test_a_change_of_gpus_leaves_the_other_resources(change):
     question = {"live": True, "changes": [{"set": {"name": "q", "limit": None}}]}
     (after,) = build_live_scenario(ClusterFacts((before,)), question, LiveNames()).facts.queues
     assert (after.quota, after.limit) == (before.quota, {})
+
+
+@pytest.mark.parametrize("change", [{"finish": "old"}, {"remove_node": "a"}])
+def test_gpus_of_a_relabelled_node_have_its_flavor_once_the_work_of_the_flavor_before_is_gone(change):
+    def work(name, flavor, *on):
+        state = TaskState.RUNNING if on else TaskState.PENDING
+        tasks = (
+            TaskFacts(f"t{n}", {f"{flavor}/gpu": 8}, state=state, node=node) for n, node in enumerate(on or [None])
+        )
+        return GangFacts(name, "q", tuple(tasks), 50)
+
+    old = work("old", "a100", "a", "b")
+    nodes = nodes_with_work([NodeFacts("a", {"a100/gpu": 8}), NodeFacts("b", {"h100/gpu": 8})], old.tasks)
+    quota = {"a100/gpu": 16, "h100/gpu": 8}
+    live = ClusterFacts((QueueFacts("q", quota=quota),), gangs=(old, work("new", "h100")), nodes=nodes)
+    assert states(build_live_scenario(live, {"live": True}, LiveNames()))["new"] == "pending"
+    after = build_live_scenario(live, {"live": True, "changes": [change]}, LiveNames())
+    assert states(after)["new"] == "running"
+    assert next(node.resources for node in after.facts.nodes if node.name == "b") == {"h100/gpu": 8}
 
 
 def test_new_work_runs_on_the_nodes_of_its_pool():
