@@ -16,13 +16,11 @@ from pools.domain.configuration.pool_flavors import FlavorsAsked
 from pools.domain.errors import Conflict, Fault, Violation, joined_messages
 from pools.domain.quota.stored_quotas import flavor_quotas
 from pools.domain.values.amounts import (
-    DEFAULT_FLAVOR,
-    MIXED_WORDS,
     UNLIMITED,
     Gpus,
     decode_gpus,
     encode_gpus,
-    gpu_words,
+    words_of_any,
 )
 from pools.domain.values.counting import counted
 
@@ -232,10 +230,7 @@ def _loosened_violation(subject: str, limit: int, after: int | None, path: str) 
 def _unit(change: AmountChange, flavors: Collection[str], parts: Collection[str]) -> tuple[str, str]:
     """What one and several of an amount are: that of a flavor, else the sum of all flavors."""
     which = change.name.partition(" of ")[2]
-    units = {gpu_words(flavor, parts, is_named=False) for flavor in ([which] if which else flavors)}
-    if len(units) == 1:
-        return units.pop()
-    return MIXED_WORDS if units else gpu_words(DEFAULT_FLAVOR)
+    return words_of_any([which] if which else flavors, parts)
 
 
 def _text(gpus: Gpus, unit: tuple[str, str]) -> str:

@@ -18,6 +18,7 @@ from pools.admin.name_fields import suggest_name
 from pools.domain.errors import DomainError, Forbidden, NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.structured_input.declared_values import fields_of
+from pools.domain.values.counting import counted
 from pools.representations.page_parameters import also_say, unread_filter
 from scheduling.admin.submit_examples import EXAMPLES, ONE_TASK
 from scheduling.domain.changes.submissions import SubmitWorkflow
@@ -26,6 +27,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.history.starts.question import compare_ways_in, starts_if_submitted
 from scheduling.selectors.work.observed_objects import find_observed_object
 from scheduling.selectors.work.submission_leaves import submission_leaves
+from scheduling.selectors.work.workflow_log import words_of_work
 from scheduling.selectors.work.workflows import get_visible_workflow
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
@@ -166,6 +168,8 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
         return _render(
             admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission), refusal=refusal
         )
+    words = words_of_work(receipt.pool.root, (task.gpu_flavors for task in receipt.spec.tasks if task.gpu))
+    starts["needed"] = counted(receipt.spec.largest_gang_gpus, *words)
     return _render(admin, request, _with_uploaded_text(form), receipt=receipt, **starts)
 
 

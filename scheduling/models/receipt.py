@@ -19,9 +19,9 @@ class Interruption(models.Model):
 
     `pool` is the row of the leaf and `root_pool` its tree. `for_workflow` got the place, if one did and it is known;
     `by_user` is the person who cancelled it, `note` what a cluster said. `numbers` has `loser` and `taker`
-    (:class:`scheduling.domain.receipts.causes.QueueNumbers`) and `quota_at_start` of a lowered quota. `spared` is other
-    work that the rule also allowed to end: `[{"workflow": id, "gang", "gpus", "by"}]`. All names are kept; a reader
-    gets those that they may know.
+    (:class:`scheduling.domain.receipts.causes.QueueNumbers`), `quota_at_start` of a lowered quota, and `parts`: the
+    flavors that counted parts of shared GPUs. `spared` is other work that the rule also allowed to end: `[{"workflow":
+    id, "gang", "gpus", "by", "by_flavor"}]`. All names are kept; a reader gets those that they may know.
     """
 
     time = models.DateTimeField()

@@ -5,16 +5,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from pools.domain.quota.tree import children_first_order
 from pools.domain.shortage.degraded import Promise, hold_promises
-from pools.domain.values.amounts import GPU, Amount, JsonAmount, Number, as_json, flavor_of, gpus_in, is_gpu
+from pools.domain.values.amounts import (
+    DEFAULT_FLAVOR,
+    GPU,
+    Amount,
+    JsonAmount,
+    Number,
+    amount_text,
+    amounts_text,
+    as_json,
+    flavor_of,
+    gpus_in,
+    is_gpu,
+    sum_amounts,
+    words_of_any,
+)
 from scheduling.domain.cluster.naming import PLATFORM
 from scheduling.domain.engine.cycle import CycleResult
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, TaskState
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
 from scheduling.domain.engine.outcome import GangResult, gang_result, queue_positions
 from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.state.build import resource_keys
@@ -23,7 +37,13 @@ from scheduling.domain.engine.state_facts import task_state
 from scheduling.scenario.parse import NodeLoss, Scenario
 
 
-class ResizedNodeAnswer(TypedDict):
+class GpusInWords(TypedDict):
+    """`gpus_text`: the GPUs with their flavors, which may count parts of GPUs; left out without flavors."""
+
+    gpus_text: NotRequired[str]
+
+
+class ResizedNodeAnswer(GpusInWords):
     """A node of another size: GPUs before and after, those that its work holds, and those that are free for work."""
 
     node: str
@@ -42,7 +62,7 @@ class StartAgainAnswer(TypedDict):
     p90: str | None
 
 
-class LostWorkAnswer(TypedDict):
+class LostWorkAnswer(GpusInWords):
     """Work that loses GPUs at once. `whole`: it loses all that it has, because the rest is below its minimum.
     `restarts`: it waits again, or has ended for good. `state` and `nodes` are those after the next cycle; while it
     waits, its position, its certain or probable latest start in seconds where a reservation makes it known, and of
@@ -61,7 +81,7 @@ class LostWorkAnswer(TypedDict):
     start: StartAgainAnswer | None
 
 
-class DisplacedWorkAnswer(TypedDict):
+class DisplacedWorkAnswer(GpusInWords):
     """Work on other nodes that would run without the loss and does not with it."""
 
     workload: str
@@ -82,7 +102,7 @@ class GuaranteeAnswer(TypedDict):
     flavor: NotRequired[str]
 
 
-class QueueLengthAnswer(TypedDict):
+class QueueLengthAnswer(GpusInWords):
     """The work that waits in a queue without and with the loss."""
 
     queue: str
@@ -92,7 +112,7 @@ class QueueLengthAnswer(TypedDict):
     gpus: JsonAmount
 
 
-class NodeLossAnswer(TypedDict):
+class NodeLossAnswer(GpusInWords):
     """What the changes of nodes do. `gpus` are those of the nodes that are gone."""
 
     nodes: list[str]
@@ -108,16 +128,16 @@ def describe_loss(scenario: Scenario, loss: NodeLoss, before: CycleResult, after
     """What the loss does, from the results of the cycle without it and with it."""
     return {
         "nodes": sorted(loss.lost),
-        "gpus": as_json(_gpus_of(loss.lost.values())),
+        **_gpus(sum_amounts(node.resources for node in loss.lost.values()), scenario.facts),
         "resized": [
-            _resized(scenario.facts, node, _gpus_of([was]))
+            _resized(scenario.facts, node, gpus_in(was.resources))
             for node, was in sorted(loss.resized.items())
             if node not in loss.lost
         ],
         "workloads": _lost_work(loss, scenario.facts, after),
-        "displaced": _displaced(loss, before, after),
+        "displaced": _displaced(loss, scenario.facts, before, after),
         "guarantees": broken_guarantees(loss, scenario.facts),
-        "queues": _queue_lengths(before.world, after.world),
+        "queues": _queue_lengths(before.world, after.world, scenario.facts),
     }
 
 
@@ -170,12 +190,21 @@ def _capacity(facts: ClusterFacts, key: str, *, by_platform: bool) -> int | Mapp
     return math.floor(on_nodes if given is None or given == math.inf else given)
 
 
-def _gpus_of(nodes: Iterable[NodeFacts]) -> Number:
-    return sum(gpus_in(node.resources) for node in nodes)
+class _Gpus(GpusInWords):
+    gpus: JsonAmount
 
 
-def _gang_gpus(gang: GangFacts, states: frozenset[TaskState]) -> Number:
-    return sum(gpus_in(task.request) for task in gang.tasks if task.state in states)
+def _gpus(amounts: Mapping[str, Number], facts: ClusterFacts) -> _Gpus:
+    """The GPUs of these amounts, with the words for those of flavors."""
+    found: _Gpus = {"gpus": as_json(gpus_in(amounts))}
+    of_gpus = {key: amount for key, amount in amounts.items() if is_gpu(key) and amount}
+    if of_gpus.keys() - {GPU}:
+        found["gpus_text"] = amounts_text(of_gpus, facts.parts)
+    return found
+
+
+def _held(gang: GangFacts) -> Mapping[str, Number]:
+    return sum_amounts(task.request for task in gang.tasks if task.state in _RUNNING)
 
 
 _RUNNING = frozenset({TaskState.RUNNING})
@@ -189,13 +218,12 @@ def _resized(facts: ClusterFacts, name: str, before: Number) -> ResizedNodeAnswe
         for task in gang.tasks
         if task.node == name and task.state in {TaskState.RUNNING, TaskState.RELEASING}
     )
-    gpus = gpus_in(node.resources)
     return {
         "node": name,
         "gpus_before": as_json(before),
-        "gpus": as_json(gpus),
+        **_gpus(node.resources, facts),
         "held": as_json(held),
-        "free": as_json(max(0, gpus - held)),
+        "free": as_json(max(0, gpus_in(node.resources) - held)),
     }
 
 
@@ -205,8 +233,8 @@ def _lost_work(loss: NodeLoss, facts: ClusterFacts, after: CycleResult) -> list[
     left = {gang.name: gang for gang in facts.gangs}
     found: list[LostWorkAnswer] = []
     for name, was in loss.gangs.items():
-        held = _gang_gpus(was, _RUNNING)
         gang = left[name]
+        kept = _held(gang)
         state = world.gang_of[name]
         result = gang_result(state)
         nodes = {task_state(world, state, i)[1] for i in range(len(gang.tasks))} - {None}
@@ -217,9 +245,9 @@ def _lost_work(loss: NodeLoss, facts: ClusterFacts, after: CycleResult) -> list[
             {
                 "workload": name,
                 "queue": was.queue,
-                "gpus": as_json(held - _gang_gpus(gang, _RUNNING)),
+                **_gpus({key: amount - kept.get(key, 0) for key, amount in _held(was).items()}, facts),
                 "preemptible": was.preemptible,
-                "whole": not _gang_gpus(gang, _RUNNING) and not any(t.state in _RUNNING for t in gang.tasks),
+                "whole": not gpus_in(kept) and not any(t.state in _RUNNING for t in gang.tasks),
                 "restarts": not has_ended,
                 "state": result.value,
                 "nodes": sorted(node for node in nodes if node is not None),
@@ -234,26 +262,34 @@ def _lost_work(loss: NodeLoss, facts: ClusterFacts, after: CycleResult) -> list[
 _WAITS = frozenset({GangResult.PENDING, GangResult.PREEMPTED})
 
 
-def _displaced(loss: NodeLoss, before: CycleResult, after: CycleResult) -> list[DisplacedWorkAnswer]:
+def _displaced(
+    loss: NodeLoss, facts: ClusterFacts, before: CycleResult, after: CycleResult
+) -> list[DisplacedWorkAnswer]:
     found: list[DisplacedWorkAnswer] = []
     for name, gang in before.world.gang_of.items():
         if name in loss.gangs or gang_result(gang) is not GangResult.RUNNING:
             continue
         result = gang_result(after.world.gang_of[name])
         if result in _WAITS:
-            gpus = as_json(_gpus_in(before.world, gang, TaskState.RUNNING))
-            found.append({"workload": name, "queue": gang.fact.queue, "gpus": gpus, "state": result.value})
+            gpus = _gpus(sum_amounts(_requests(before.world, gang, TaskState.RUNNING)), facts)
+            found.append({"workload": name, "queue": gang.fact.queue, **gpus, "state": result.value})
     return sorted(found, key=lambda each: (-float(each["gpus"]), each["workload"]))
 
 
-def _gpus_in(world: World, gang: GangState, state: TaskState) -> Number:
-    """The GPUs of the tasks of a gang that are in this state after the cycle."""
+def _requests(world: World, gang: GangState, state: TaskState) -> Iterator[Mapping[str, Number]]:
+    """The requests of the tasks of a gang that are in this state after the cycle."""
     tasks = enumerate(gang.fact.tasks)
-    return sum(gpus_in(task.request) for i, task in tasks if task_state(world, gang, i)[0] is state)
+    return (task.request for i, task in tasks if task_state(world, gang, i)[0] is state)
 
 
-def _queue_lengths(before: World, after: World) -> list[QueueLengthAnswer]:
+def _queue_lengths(before: World, after: World, facts: ClusterFacts) -> list[QueueLengthAnswer]:
     was, now = _waiting(before), _waiting(after)
+
+    def in_words(queue: str) -> GpusInWords:
+        flavors = now[2][queue]
+        words, gpus = words_of_any(flavors, facts.parts, is_named=True), now[1][queue]
+        return {"gpus_text": f"{amount_text(gpus)} {words[gpus != 1]}"} if flavors - {DEFAULT_FLAVOR} else {}
+
     found: list[QueueLengthAnswer] = [
         {
             "queue": queue,
@@ -261,6 +297,7 @@ def _queue_lengths(before: World, after: World) -> list[QueueLengthAnswer]:
             "gangs": now[0][queue],
             "gpus_before": as_json(was[1][queue]),
             "gpus": as_json(now[1][queue]),
+            **in_words(queue),
         }
         for queue in sorted({*was[0], *now[0]})
         if (was[0][queue], was[1][queue]) != (now[0][queue], now[1][queue])
@@ -268,12 +305,16 @@ def _queue_lengths(before: World, after: World) -> list[QueueLengthAnswer]:
     return found
 
 
-def _waiting(world: World) -> tuple[Counter[str], defaultdict[str, Number]]:
-    """By queue: the gangs that wait, and the GPUs of their tasks that wait."""
+def _waiting(world: World) -> tuple[Counter[str], defaultdict[str, Number], defaultdict[str, set[str]]]:
+    """By queue: the gangs that wait, the GPUs of their tasks that wait, and the flavors that these may have."""
     gangs: Counter[str] = Counter()
     gpus: defaultdict[str, Number] = defaultdict(int)
+    flavors: defaultdict[str, set[str]] = defaultdict(set)
     for gang in world.gangs:
         if gang_result(gang) in _WAITS:
             gangs[gang.fact.queue] += 1
-            gpus[gang.fact.queue] += _gpus_in(world, gang, TaskState.PENDING)
-    return gangs, gpus
+            gpus[gang.fact.queue] += sum(map(gpus_in, _requests(world, gang, TaskState.PENDING)))
+            for tasks in gang.fact.choices:
+                keys = {key for task in tasks for key, amount in task.request.items() if is_gpu(key) and amount}
+                flavors[gang.fact.queue].update(map(flavor_of, keys))
+    return gangs, gpus, flavors

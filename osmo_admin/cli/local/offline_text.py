@@ -29,29 +29,40 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
     """What the changes of nodes do: work, quotas, queues."""
     nodes = counted(len(loss["nodes"]), "node")
     lines = [
-        f"{each['node']}: {each['gpus_before']} to {counted(each['gpus'], 'GPU')}; {each['held']} are held, "
-        f"{each['free']} free"
+        f"{each['node']}: {each['gpus_before']} to {_gpus_text(each)}; {each['held']} are held, {each['free']} free"
         for each in loss["resized"]
     ]
     heads = ["Loses GPUs at once", "Queue", "GPUs", "Priority", "Afterwards"]
     rows = [
-        [each["workload"], each["queue"], str(each["gpus"]), _priority_text(each), _afterwards_text(each)]
+        [
+            each["workload"],
+            each["queue"],
+            each.get("gpus_text", str(each["gpus"])),
+            _priority_text(each),
+            _afterwards_text(each),
+        ]
         for each in loss["workloads"]
     ]
     rows += [
-        [each["workload"], each["queue"], str(each["gpus"]), "", "waits: its GPUs go to other work"]
+        [
+            each["workload"],
+            each["queue"],
+            each.get("gpus_text", str(each["gpus"])),
+            "",
+            "waits: its GPUs go to other work",
+        ]
         for each in loss["displaced"]
     ]
     guarantees = [
-        f"{each['queue']}: {each['held']} of {each['quota']} {_flavor_text(each)}GPUs, {each['missing']} missing"
+        f"{each['queue']}: {each['held']} of {each['quota']} {each.get('flavor', 'GPUs')}, {each['missing']} missing"
         for each in loss["guarantees"]
     ]
     queues = [
-        f"{each['queue']}: {counted(each['gangs'], 'gang waits', 'gangs wait')} for {counted(each['gpus'], 'GPU')}, "
+        f"{each['queue']}: {counted(each['gangs'], 'gang waits', 'gangs wait')} for {_gpus_text(each)}, "
         f"{each['gangs_before']} for {each['gpus_before']} before"
         for each in loss["queues"]
     ]
-    title = f"WITHOUT {nodes} ({counted(loss['gpus'], 'GPU')})".upper() if loss["nodes"] else "NODES OF ANOTHER SIZE"
+    title = f"WITHOUT {nodes} ({_gpus_text(loss)})".upper() if loss["nodes"] else "NODES OF ANOTHER SIZE"
     nothing = ["No work runs there."] if loss["nodes"] and not rows else []
     return [
         _section_text(title, [*lines, *nothing, *_table_lines(heads, rows)]),
@@ -60,8 +71,9 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
     ]
 
 
-def _flavor_text(entry: dict[str, Any]) -> str:
-    return f"{entry['flavor']} " if "flavor" in entry else ""
+def _gpus_text(entry: dict[str, Any]) -> str:
+    text: str = entry.get("gpus_text") or counted(entry["gpus"], "GPU")
+    return text
 
 
 def _priority_text(work: dict[str, Any]) -> str:

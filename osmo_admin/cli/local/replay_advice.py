@@ -47,8 +47,7 @@ def advice_text(answer: dict[str, Any]) -> list[Any]:
 def _pool(pool: dict[str, Any], today: Mapping[str, Any]) -> Iterator[Any]:
     name = "queues without a parent" if pool["pool"] is None else f"pool {pool['pool']}"
     how = "every division was tried" if pool["exact"] else f"the best of those that {pool['replays']} replays tried"
-    kind = f"{pool['flavor']} " if "flavor" in pool else ""
-    yield f"{name.upper()}: {pool['quota']} {kind}GPUs of quota; {how}."
+    yield f"{name.upper()}: {pool['quota']} {pool.get('flavor', 'GPUs')} of quota; {how}."
     yield build_table(
         headings(pick(RIVAL_COLUMNS, "division waiting_gpu_h lost_gpu_h cost later never_again quotas")),
         [_rival(rival) for rival in pool["rivals"]],

@@ -140,6 +140,12 @@ def gpu_words(flavor: str, parts: Collection[str] = (), *, is_named: bool = True
     return (f"{which}part of GPUs", f"{which}parts of GPUs") if flavor in parts else (f"{which}GPU", f"{which}GPUs")
 
 
+def words_of_any(flavors: Collection[str], parts: Collection[str] = (), *, is_named: bool = False) -> tuple[str, str]:
+    """The same of GPUs that may be of any of these flavors; with `is_named` a single flavor has its name."""
+    units = {gpu_words(flavor, parts, is_named=is_named and len(flavors) == 1) for flavor in flavors}
+    return units.pop() if len(units) == 1 else MIXED_WORDS if units else gpu_words(DEFAULT_FLAVOR)
+
+
 def gpus_text(gpus: int, by_flavor: Mapping[str, int], parts: Collection[str] = ()) -> str:
     """`8 GPUs`, and where they count by flavor `4 h100 GPUs and 4 t4 parts of GPUs` (:func:`gpu_words`)."""
     found = {gpu_key(flavor): amount for flavor, amount in by_flavor.items() if amount}

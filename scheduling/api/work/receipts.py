@@ -68,6 +68,8 @@ class SparedWorkAnswer(TypedDict):
 
     gang: str
     gpus: int
+    by_flavor: NotRequired[Annotated[dict[str, int], "Its GPUs by flavor; left out without flavors."]]
+    parts: NotRequired[Annotated[list[str], "The flavors that count parts of shared GPUs; left out without them."]]
     by: Annotated[str, SparedBy]
     reason: str
 
@@ -197,4 +199,9 @@ def _numbers_body(numbers: ShownNumbers | None) -> QueueNumbersAnswer | None:
 
 
 def _spared_body(work: SparedWork) -> SparedWorkAnswer:
-    return {"gang": work.gang, "gpus": work.gpus, "by": work.by.value, "reason": work.reason}
+    body: SparedWorkAnswer = {"gang": work.gang, "gpus": work.gpus, "by": work.by.value, "reason": work.reason}
+    if work.by_flavor:
+        body["by_flavor"] = dict(work.by_flavor)
+    if parts := sorted(work.by_flavor.keys() & work.parts):
+        body["parts"] = parts
+    return body

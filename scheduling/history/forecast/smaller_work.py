@@ -19,21 +19,21 @@ class SmallerWork:
     spec: WorkflowSpec
 
 
-def smaller_work(spec: WorkflowSpec) -> Iterator[SmallerWork]:
+def smaller_work(spec: WorkflowSpec, words: tuple[str, str] = ("GPU", "GPUs")) -> Iterator[SmallerWork]:
     """The forms that the file allows: half the minimum where a gang consists of SubGroups, then half and a quarter of
-    the GPUs. Forms that would change nothing are left out."""
+    the GPUs. Forms that would change nothing are left out. `words`: what one and several of its GPUs are called."""
     before = spec.largest_gang_gpus
     groups = tuple(_with_half_minimum(group) for group in spec.groups)
     found = replace(spec, groups=groups)
     if groups != spec.groups and found.largest_gang_gpus < before:
-        text = f"with half the minimum: it starts with {counted(found.largest_gang_gpus, 'GPU')} instead of {before}"
+        text = f"with half the minimum: it starts with {counted(found.largest_gang_gpus, *words)} instead of {before}"
         yield SmallerWork("minimum", text, found)
     last = before
     for part in (2, 4):
         found = replace(spec, groups=tuple(_with_fewer_gpus(group, part) for group in spec.groups))
         gpus = found.largest_gang_gpus
         if 0 < gpus < last:
-            yield SmallerWork("gpus", f"with {counted(gpus, 'GPU')} instead of {before}", found)
+            yield SmallerWork("gpus", f"with {counted(gpus, *words)} instead of {before}", found)
             last = gpus
 
 

@@ -36,6 +36,7 @@ from scheduling.locking import try_forecast_turn
 from scheduling.selectors.queue.dispatch_holds import with_holds
 from scheduling.selectors.queue.kept_starts import GangStart, read_start_of_last_before
 from scheduling.selectors.work.submission_leaves import list_submission_leaves
+from scheduling.selectors.work.workflow_log import words_of_work
 from scheduling.services.workflows.submission import (
     PreparedSubmissions,
     prepare_submissions,
@@ -295,11 +296,12 @@ class _Question:
 def _ways(actor: Actor, prepared: PreparedSubmissions) -> Iterator[tuple[str, str, PreparedSubmissions]]:
     """The ways that a submission would accept, each with its code and text."""
     (item,) = prepared.items
+    words = words_of_work(prepared.leaf.root, (task.gpu_flavors for task in item.spec.tasks if task.gpu))
     yield "as_asked", "as asked", prepared
     tried: list[tuple[str, str, PreparedSubmissions]] = []
     if item.priority is not Priority.LOW:
         tried.append(("priority", "with priority LOW: it may be preempted", _with_priority(prepared, Priority.LOW)))
-    tried += [(way.code, way.text, _with_spec(prepared, way.spec)) for way in smaller_work(item.spec)]
+    tried += [(way.code, way.text, _with_spec(prepared, way.spec)) for way in smaller_work(item.spec, words)]
     for code, text, way in tried:
         if _is_accepted(actor, way):
             yield code, text, way

@@ -17,6 +17,7 @@ from pools.domain.configuration.platforms import platforms_of
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.domain.values.amounts import DEFAULT_FLAVOR
+from pools.domain.values.counting import counted
 from pools.models import Backend, Node, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster.nodes import NodeUsage, read_node_usage
@@ -49,6 +50,11 @@ class MappedNode:
     def unseen_gpus(self) -> int:
         """The GPUs of workflows that the reader may not see."""
         return self.usage.used_gpus - sum(each.gpus for each in self.work)
+
+    @property
+    def unseen_text(self) -> str:
+        """The same for people."""
+        return counted(self.unseen_gpus, *self.usage.words)
 
     @property
     def closed_gpus(self) -> int:

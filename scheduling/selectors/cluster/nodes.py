@@ -84,9 +84,14 @@ class NodeUsage:
         return max(self.gpus, self.advertised_gpus or 0)
 
     @property
+    def words(self) -> tuple[str, str]:
+        """What one and several of its GPUs are called."""
+        return gpu_words(self.flavor or "", self.parts, is_named=False)
+
+    @property
     def size_text(self) -> str:
         """Its GPUs for people: `8 GPUs`, or `8 parts of GPUs`."""
-        return counted(self.gpus, *gpu_words(self.flavor or "", self.parts, is_named=False))
+        return counted(self.gpus, *self.words)
 
     @property
     def free_gpus(self) -> int:
@@ -107,7 +112,7 @@ class NodeUsage:
     def overfull(self) -> str:
         """What running work holds here of more than there is, for people; empty where the node has it all."""
         amounts = (
-            (self.used_gpus, self.offered_gpus, gpu_words(self.flavor or "", self.parts, is_named=False)[1], str),
+            (self.used_gpus, self.offered_gpus, self.words[1], str),
             (self.used_cpu, self.cpu, "cores", str),
             (self.used_memory, self.memory_bytes, "memory", exact_size_text),
             (self.used_storage, self.storage_bytes, "storage", exact_size_text),

@@ -20,7 +20,7 @@ from scheduling.domain.receipts.words import CAUSE_LABELS, OTHER_POOL, OTHER_WOR
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Interruption, Receipt, Task, Workflow
 from scheduling.selectors.queue.visible_queue import WaitingGang
-from scheduling.selectors.receipts.losses import RECEIPT_ROWS, FlavorLosses
+from scheduling.selectors.receipts.losses import RECEIPT_ROWS, FlavorLosses, parts_when_ended
 from scheduling.selectors.receipts.preemptions import Preemption, may_see_work, preemption_of
 
 MOST_SHOWN = 100
@@ -136,14 +136,15 @@ def read_receipts(actor: Actor, workflow: Workflow, waiting: Mapping[str, Waitin
     if not rows:
         return WorkflowReceipts((), (), has_hidden=False, has_more=False, losses=FlavorLosses(()))
     shown = _Reader(actor, workflow, seen, waiting)
-    own = Receipt.objects.filter(interruption__workflow=workflow).values(flavor=F("task__flavor")).order_by()
-    sums = own.annotate(gpus=Sum("gpus"), lost=Sum("lost_gpu_ms"))
+    own = Receipt.objects.filter(interruption__workflow=workflow).order_by()
+    kinds = own.values(flavor=F("task__flavor"), parts=F("interruption__numbers__parts"))
+    sums = kinds.annotate(gpus=Sum("gpus"), lost=Sum("lost_gpu_ms"))
     return WorkflowReceipts(
         lost=[shown.receipt(row) for row in seen if row.workflow_id == workflow.pk],
         taken=[shown.receipt(row) for row in seen if row.workflow_id != workflow.pk],
         has_hidden=len(seen) < len(rows),
         has_more=has_more,
-        losses=FlavorLosses.among(sums, rows[0].backend.flavors),
+        losses=FlavorLosses.among((parts_when_ended(each["parts"], rows[0].backend), each) for each in sums),
     )
 
 
@@ -172,6 +173,7 @@ class _Reader:
     def receipt(self, row: Interruption) -> ReceiptOfWork:
         """One interruption with its attempts."""
         head = preemption_of(self._actor, row)
+        parts = parts_when_ended(row.numbers.get("parts"), row.backend)
         knows_taker = row.for_workflow is None or bool(head.by_workflow)
         attempts = self._attempts[row.pk]
         return ReceiptOfWork(
@@ -181,7 +183,7 @@ class _Reader:
             loser=_numbers(row.numbers.get("loser"), is_known=True),
             taker=_numbers(row.numbers.get("taker"), is_known=knows_taker),
             quota_at_start=row.numbers.get("quota_at_start"),
-            spared=[self._spared(each, head.losses.parts) for each in row.spared],
+            spared=[self._spared(each, parts) for each in row.spared],
             has_more_spared=row.has_more_spared,
             note=row.note if self._may_read_note(head) else "",
             next=self._next(row, attempts),

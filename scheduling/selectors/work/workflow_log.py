@@ -6,13 +6,13 @@ A simulated backend runs no processes, and a cluster keeps the output of its con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pools.domain.values.amounts import MIXED_WORDS, gpu_words
+from pools.domain.values.amounts import words_of_any
 from pools.domain.values.counting import counted
-from pools.models import AuditEntry
+from pools.models import AuditEntry, Pool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.work.decisions import read_flavor_starts
@@ -62,15 +62,13 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
 def gang_words(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
     """What one GPU of a gang and several are called: with their flavor where the gang may use one alone."""
     root = workflow.root_pool
-    parts = root.part_flavors
+    return lambda group: words_of_work(root, (each.gpu_flavors for each in group.loaded_tasks if each.gpu_count))
 
-    def words(group: Group) -> tuple[str, str]:
-        tasks = [task for task in group.loaded_tasks if task.gpu_count]
-        flavors = dict.fromkeys(each for task in tasks for each in task.gpu_flavors or root.gpu_flavors)
-        found = {gpu_words(flavor, parts, is_named=len(flavors) == 1) for flavor in flavors}
-        return found.pop() if len(found) == 1 else MIXED_WORDS if found else gpu_words("", is_named=False)
 
-    return words
+def words_of_work(root: Pool, named: Iterable[Sequence[str]]) -> tuple[str, str]:
+    """The same of work of a pool; `named` are the flavors that each of its tasks with GPUs names."""
+    flavors = {flavor for names in named for flavor in names or root.gpu_flavors}
+    return words_of_any(flavors, root.part_flavors, is_named=True)
 
 
 def _audit_lines(workflow: Workflow) -> Iterator[LogLine]:

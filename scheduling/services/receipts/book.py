@@ -53,6 +53,9 @@ class ReceiptBook:
         key = (group.pk, facts.cause, facts.for_workflow, facts.by_user, facts.note)
         assert self._root.backend_id is not None, "a top-level pool has a backend"
         if key not in self._interruptions:
+            numbers = dict(facts.numbers)
+            if self._root.flavors:
+                numbers["parts"] = sorted(self._root.part_flavors)
             self._interruptions[key] = Interruption(
                 time=self._now,
                 cause=facts.cause,
@@ -64,7 +67,7 @@ class ReceiptBook:
                 for_workflow_id=facts.for_workflow,
                 by_user=facts.by_user,
                 note=facts.note,
-                numbers=dict(facts.numbers),
+                numbers=numbers,
                 spared=list(facts.spared),
                 has_more_spared=facts.has_more_spared,
             )

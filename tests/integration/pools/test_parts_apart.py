@@ -12,7 +12,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from osmo_admin.cli.commands.work.workflow_receipt import lost_text
+from osmo_admin.cli.commands.work.workflow_receipt import _facts, lost_text
 from osmo_admin.monitoring.work_metrics import _collect_capacity
 from pools.domain.audit_actions import AuditAction
 from pools.domain.changes.backends import PutBackend
@@ -419,3 +419,37 @@ def test_receipts_count_parts_as_parts(shared: None, caller: Callable[..., Any])
     entry = AuditEntry.objects.get(action=AuditAction.WORKFLOW_PREEMPTED)
     [noticed] = receipts_of_preemptions([entry]).values()
     assert noticed.sentence == "26.0 hours of t4 parts of GPUs of work were lost."
+
+
+def test_receipts_count_what_a_flavor_counted_when_the_attempt_ended(shared: None, caller: Callable[..., Any]) -> None:
+    reads = caller("root", "osmo-admin")
+
+    def taken(gpus: int) -> Any:
+        low = submit_gpus(world.admin_actor(), gpus, "t4", to="team", priority=Priority.LOW)
+        world.reconcile()
+        Task.objects.filter(group__workflow=low).update(start_time=F("start_time") - timedelta(hours=1))
+        submit_gpus(world.admin_actor(), 2, "t4")
+        world.reconcile()
+        return low
+
+    def lost(work: Any) -> tuple[str, str, str]:
+        answer = reads.get(f"/api/workflow/{work.name}/receipts")
+        [receipt] = answer["receipts"]
+        shown = _page(f"/workflows/{work.name}").content.decode()
+        assert f"{lost_text(receipt)} of work were lost." in shown
+        assert lost_text(answer) == lost_text(receipt)
+        return (
+            receipt["message"].split("took back ")[1],
+            lost_text(receipt),
+            dict(_facts(receipt))["Could Also Have Gone"],
+        )
+
+    low = taken(26)
+    said = lost(low)
+    assert said[:2] == ("26 t4 parts of GPUs that team had borrowed", "26.0 hours of t4 parts of GPUs")
+    assert said[2].startswith("job-4 (2 t4 parts of GPUs)")
+    nodes = [{"name": f"h{i}", "gpus": 8, "labels": {"gpu": "h100"}} for i in range(2)]
+    nodes += [{"name": "t0", "gpus": 32, "labels": {"gpu": "t4"}}]
+    flavors = [{"name": flavor, "node_labels": {"gpu": flavor}} for flavor in ("h100", "t4")]
+    world.apply_change(PutBackend(name="sim", body={"nodes": nodes, "flavors": flavors}))
+    assert lost(low) == said

@@ -131,10 +131,11 @@ def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:
     limit = (reason.get("limit") or "").replace("_", " ")
     return [
         ("Limited By", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
-        ("Free", _gpu_count(reason["free"])),
-        ("Missing", _gpu_count(reason["missing"])),
+        ("Free", _gpu_count(reason["free"], reason.get("flavor"))),
+        ("Missing", _gpu_count(reason["missing"], reason.get("flavor"))),
     ]
 
 
-def _gpu_count(amount: Any) -> str:
-    return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"
+def _gpu_count(amount: Any, flavor: str | None) -> str:
+    """GPUs, or parts of them, of a flavor with its name alone."""
+    return f"{amount} {flavor}" if flavor else f"{amount} GPU" if amount == 1 else f"{amount} GPUs"

@@ -14,8 +14,7 @@ from osmo_admin.cli.base.output import print_answer
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.tables import AnswerText, Facts, Shown, format_cell, list_table, local_time
 from osmo_admin.cli.text.start_text import start_sentence
-from pools.domain.values.amounts import hours_text
-from pools.domain.values.counting import counted
+from pools.domain.values.amounts import gpus_text, hours_text
 from scheduling.domain.list_columns import RECEIPT_COLUMNS
 
 SECONDS_PER_HOUR = 3600
@@ -79,7 +78,8 @@ def _facts(each: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if each["spared"]:
         stayed: dict[str, list[str]] = {}
         for other in each["spared"]:
-            stayed.setdefault(other["reason"], []).append(f"{other['gang']} ({counted(other['gpus'], 'GPU')})")
+            held = gpus_text(other["gpus"], other.get("by_flavor", {}), other.get("parts", ()))
+            stayed.setdefault(other["reason"], []).append(f"{other['gang']} ({held})")
         others = [f"{', '.join(works)}: {reason}" for reason, works in stayed.items()]
         yield "Could Also Have Gone", "; ".join(others) + ("; and more" if each["more_spared"] else "")
     yield "Said", each["note"]
