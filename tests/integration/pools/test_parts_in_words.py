@@ -12,6 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from osmo_admin.cli.commands.subpool import _result_message
+from osmo_admin.cli.local.offline_text import _loss_sections
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
@@ -26,6 +27,7 @@ from scheduling.models import Task
 from scheduling.selectors.cluster.node_map import read_node_map
 from scheduling.selectors.cluster.node_tiles import ColourBy, draw_tiles
 from scheduling.selectors.status.problems import long_drains
+from scheduling.selectors.what_if.live_question import answer_live_question
 from scheduling.services.notices.planning import _gpus_by_owner
 from tests.support import world
 from tests.support.flavors import add_flavored_pool, submit_gpus
@@ -151,3 +153,43 @@ def test_the_preview_of_a_cluster_says_its_parts(cut: None) -> None:
     text = _page("/clusters/sim/configuration", **typed, flavors=flavors, nodes=nodes)
     assert "Its nodes have 24 t4 parts of GPUs instead of 32; the quotas of its pools are 32 together." in text
     assert "24 parts of GPUs," in text and "Its nodes have 16 GPUs" not in text
+
+
+def test_the_submit_page_says_parts(cut: None) -> None:
+    file = """
+workflow:
+  name: job
+  resources: {default: {gpu: 4%s}}
+  tasks:
+  - {name: main, image: x, command: [sh]}
+"""
+    client = world.sign_in(world.make_user("root", "osmo-admin").username)
+    for named, words in ((", gpu_flavors: [t4]", "t4 parts of GPUs"), ("", "GPUs or parts of GPUs")):
+        typed = {"pool": "team--a", "file": file % named, "step": "ways"}
+        text = client.post("/submit", typed).content.decode()
+        assert f"at least 4 {words} at once" in text
+        assert f"with 2 {words} instead of 4" in text
+
+
+def test_the_page_of_a_node_says_parts_that_others_use(cut: None) -> None:
+    submit_gpus(world.admin_actor(), 6, "t4")
+    world.reconcile()
+    world.make_pool("other", 0, on=world.make_backend("sim"))
+    world.make_user("sue", "osmo-other-user")
+    text = world.sign_in("sue").get("/nodes/sim/t0").content.decode()
+    assert "6 parts of GPUs are used by workflows of pools that you may not see" in text
+    assert "6 GPUs are" not in text and '<th scope="row">Parts of GPUs</th>' in text
+
+
+def test_a_lost_node_says_its_parts(cut: None) -> None:
+    submit_gpus(world.admin_actor(), 6, "t4")
+    world.reconcile()
+    question = {"live": True, "changes": [{"remove_node": "t0"}]}
+    loss = answer_live_question(world.admin_actor(), question)["loss"]
+    assert loss["gpus_text"] == "32 t4 parts of GPUs"
+    [work] = loss["workloads"]
+    assert work["gpus_text"] == "6 t4 parts of GPUs"
+    text = "\n".join(_loss_sections(loss))
+    assert "(32 T4 PARTS OF GPUS)" in text and "0 of 32 t4, 32 missing" in text
+    page = _page("/clusters/sim/losses?nodes=t0")
+    assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4: 32 are missing" in page
