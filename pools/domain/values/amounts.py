@@ -93,6 +93,11 @@ def is_gpu(key: str) -> bool:
     return resource_of(key) == "gpu"
 
 
+def gpu_amounts(amounts: Mapping[str, Number]) -> dict[str, Number]:
+    """Those of GPUs, of any flavor."""
+    return {key: amount for key, amount in amounts.items() if is_gpu(key)}
+
+
 def gpus_in(amounts: Mapping[str, Number]) -> Number:
     """The GPUs of all flavors together."""
     return sum(amount for key, amount in amounts.items() if is_gpu(key))

@@ -17,9 +17,9 @@ from django.db.models import Count, Q
 from django.utils import timezone
 
 from pools.database.transactions import one_snapshot
-from pools.domain.values.amounts import DEFAULT_FLAVOR, Amount, Number, gpu_key
+from pools.domain.values.amounts import DEFAULT_FLAVOR, Number, gpu_amounts, gpu_key, sum_amounts
 from pools.models import Backend, Pool
-from scheduling.domain.engine.facts import GangFacts, TaskFacts
+from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskFacts
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
@@ -68,7 +68,7 @@ class ForecastFacts:
         for fact in sorted(waiting, key=lambda fact: (-fact.priority, fact.submitted, fact.name)):
             gpus = gang_gpus(fact)
             before, leaf = total[fact.queue], self.live.leaves.get(fact.queue)
-            found[fact.name] = Place(leaf, self.hour, gpus, before, gpus <= self.later_gpus.get(fact.queue, -1))
+            found[fact.name] = Place(leaf, self.hour, gpus, before, self._has_later_room([fact]))
             total[fact.queue] += gpus
         return found
 
@@ -79,14 +79,29 @@ class ForecastFacts:
             fact for fact in self.present.facts.gangs
             if fact.queue == first.queue and fact.name in self.waiting and fact.priority >= first.priority
         ]  # fmt: skip
-        leaf, grows = self.live.leaves.get(first.queue), gpus <= self.later_gpus.get(first.queue, -1)
+        leaf, grows = self.live.leaves.get(first.queue), self._has_later_room(gangs)
         return Place(leaf, self.hour, gpus, sum(map(gang_gpus, before)), grows)
 
     @cached_property
-    def later_gpus(self) -> dict[str, Amount]:
-        """To what the quotas grow by themselves, by queue."""
-        queues = self.present.facts.queues
-        return {each.name: sum(each.later_quota.values()) for each in queues if each.later_quota}
+    def _growing(self) -> dict[str, QueueFacts]:
+        """The queues whose quotas grow by themselves."""
+        return {each.name: each for each in self.present.facts.queues if each.later_quota}
+
+    def _has_later_room(self, gangs: Sequence[GangFacts]) -> bool:
+        """Whether the quota of their queue grows by itself so far that these gangs have room in it together."""
+        queue = self._growing.get(gangs[0].queue)
+        if queue is None:
+            return False
+        left, grown = {**(queue.quota or {}), **queue.later_quota}, False
+        for gang in gangs:
+            choices = (gpu_amounts(sum_amounts(task.request for task in tasks)) for tasks in gang.choices)
+            fitting = (needs for needs in choices if all(n <= left.get(key, 0) for key, n in needs.items()))
+            needs = next(fitting, None)
+            if needs is None:
+                return False
+            left |= {key: left.get(key, 0) - n for key, n in needs.items()}
+            grown |= not queue.later_quota.keys().isdisjoint(needs)
+        return grown
 
     @property
     def hour(self) -> int:

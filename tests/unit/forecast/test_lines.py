@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
@@ -22,6 +25,7 @@ from scheduling.history.forecast.arrivals import RecentArrivals
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
 from scheduling.history.forecast.runtimes import RunTimes, WorkKind
+from scheduling.history.starts.forecast_facts import ForecastFacts
 from tests.unit.engine.sample_clusters import facts, gang, queue
 
 KEPT = [KeptWaits(20, [300.0, None]), KeptWaits(0, [100.0, 50.0])]
@@ -146,6 +150,29 @@ def test_work_that_is_held_in_one_flavor_starts_in_another_or_when_the_gang_befo
             assert waits["first"] < waits["held"] < NEVER
         else:
             assert waits["held"] == waits["first"] < 60
+
+
+@pytest.mark.parametrize(
+    ("later", "flavors", "gpus", "grows"),
+    [
+        ({"a100": 8}, ["a100"], 8, True),
+        ({"a100": 8}, ["a100"], 9, False),
+        ({"a100": 8}, ["h100"], 8, False),
+        ({"a100": 8}, ["h100", "a100"], 8, True),
+        ({"a100": 8, "h100": 8}, ["a100"], 16, False),
+        ({"a100": 8, "h100": 8}, ["a100", "h100"], 16, False),
+        ({"default": 8}, ["default"], 8, True),
+        ({}, ["default"], 1, False),
+    ],
+)
+def test_work_has_room_later_in_one_of_its_own_flavors(later, flavors, gpus, grows):
+    first, *others = ((TaskFacts("t", {f"{flavor}/gpu": gpus}),) for flavor in flavors)
+    new = GangFacts("new", "q", first, NORMAL, alternatives=tuple(others))
+    queue = QueueFacts("q", quota={}, later_quota={f"{flavor}/gpu": amount for flavor, amount in later.items()})
+    known = Present(0.0, ClusterFacts((queue,), gangs=(new,)), {}, RunTimes(), RecentArrivals())
+    seen = ForecastFacts(known, {"new": uuid4()}, datetime.now(UTC), SimpleNamespace(leaves={}), None)
+    assert seen.places()["new"].grows is seen.place_of_new([new]).grows is grows
+    assert not seen.place_of_new([new, replace(new, name="other")]).grows
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["it ends", "it is preempted"])
