@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from pools.domain.values.counting import counted
@@ -173,10 +174,16 @@ def hours_text(hours: float, of_parts: Mapping[str, float]) -> str:
 def amounts_text(amounts: Mapping[str, Amount], parts: Collection[str] = ()) -> str:
     """Amounts for a message, GPUs with their flavor (:func:`gpu_words`): `4 GPUs`, `8 h100 GPUs and 8 cpu`."""
     words = []
-    for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
-        amount = amount_text(amounts[key])
-        if is_gpu(key):
-            words.append(f"{amount} {gpu_words(flavor_of(key), parts)[amounts[key] != 1]}")
-        else:
-            words.append(f"{amount} {key.removeprefix(DEFAULT_FLAVOR + '/')}")
+    for key in amounts if len(amounts) == 1 else sorted(amounts, key=lambda key: (not is_gpu(key), key)):
+        amount, units = amounts[key], _words_of(key, is_of_parts=bool(parts) and flavor_of(key) in parts)
+        words.append(f"{amount_text(amount)} {units[amount != 1]}")
     return " and ".join(words) or "nothing"
+
+
+@lru_cache(1024)
+def _words_of(key: str, *, is_of_parts: bool) -> tuple[str, str]:
+    """What one and several of a resource are called; a reason of each waiting gang asks for it."""
+    if not is_gpu(key):
+        return (key.removeprefix(f"{DEFAULT_FLAVOR}/"),) * 2
+    flavor = flavor_of(key)
+    return gpu_words(flavor, [flavor] if is_of_parts else ())

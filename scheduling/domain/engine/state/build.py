@@ -98,14 +98,15 @@ class WorldRecords:
         self.feasibility = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
         self._node_numbers = {} if self.nodes is None else {name: i for i, name in enumerate(self.nodes.names)}
         self._next_index = 0
-        gangs = [self._with_choices(fact) for fact in sorted(self.facts.gangs, key=lambda gang: gang.name)]
+        facts = sorted(self.facts.gangs, key=lambda gang: gang.name)
+        gangs = [self._with_choices(fact) if fact.alternatives else self._gang(fact) for fact in facts]
         self._shapes.forget_maps()
         return gangs
 
     def new_gang(self, fact: GangFacts) -> GangState:
         """The record of a gang that comes later, placed on the nodes of its tasks. Its resources and its sets of
         allowed nodes must be among those of the facts."""
-        gang = self._with_choices(fact)
+        gang = self._with_choices(fact) if fact.alternatives else self._gang(fact)
         self._shapes.forget_maps()
         return gang
 
@@ -115,13 +116,12 @@ class WorldRecords:
         return len(self._table)
 
     def _with_choices(self, fact: GangFacts) -> GangState:
-        """The record of a gang, with those of its other choices."""
+        """The record of a gang with several choices, with those of the others."""
         gang = self._gang(fact)
-        if fact.alternatives:
-            every = [gang if k == fact.choice else self._gang(chosen(fact, k)) for k in range(len(fact.choices))]
-            for each in every:
-                each.choices = tuple(every)
-            gang.tell_other_choices()
+        every = [gang if k == fact.choice else self._gang(chosen(fact, k)) for k in range(len(fact.choices))]
+        for each in every:
+            each.choices = tuple(every)
+        gang.tell_other_choices()
         return gang
 
     def _gang(self, fact: GangFacts) -> GangState:
@@ -165,7 +165,7 @@ class WorldRecords:
         for gang in self.gangs:
             if gang.queue is None:
                 continue
-            for r, amount in wanted_amounts(gang):
+            for r, amount in wanted_amounts(gang) if gang.choices else _sum_of(gang, _WANTED):
                 for above in gang.queue.path:
                     above.request[r] += amount
             for r, amount in _sum_of(gang, {RUNNING, RELEASING}):
@@ -199,17 +199,19 @@ def _waiting(tasks: tuple[TaskFacts, ...], now: tuple[TaskFacts, ...]) -> tuple[
 def wanted_amounts(gang: GangState) -> Request:
     """The amounts that a gang holds and wants. Until it has one of several choices, it wants each of them: of a
     resource that several have, the most."""
-    states = {WAITING, RUNNING, RELEASING}
     if not gang.choices or gang.holds_something:
-        return _sum_of(gang, states)
+        return _sum_of(gang, _WANTED)
     most: dict[int, Number] = {}
     for each in gang.choices:
-        for r, amount in _sum_of(each, states):
+        for r, amount in _sum_of(each, _WANTED):
             most[r] = max(most.get(r, 0), amount)
     return tuple(sorted(most.items()))
 
 
-def _sum_of(gang: GangState, states: set[int]) -> Request:
+_WANTED = frozenset({WAITING, RUNNING, RELEASING})
+
+
+def _sum_of(gang: GangState, states: frozenset[int] | set[int]) -> Request:
     """The total request of the tasks of a gang in these states."""
     if states.issuperset(gang.status):
         return gang.total_request

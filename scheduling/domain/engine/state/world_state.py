@@ -124,7 +124,8 @@ class WorldState:
                 continue
             if gang.fact.hold is not None:
                 self.held.append(gang)
-            self._add_all_to_lists(gang, gang.queue)
+            for each in gang.choices or (gang,):
+                self._add_to_lists(each, gang.queue)
 
     # -- instants ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +167,8 @@ class WorldState:
         else:
             if fact.hold is not None:
                 insort(self.held, gang, key=_order_of)
-            self._add_all_to_lists(gang, gang.queue)
+            for each in gang.choices or (gang,):
+                self._add_to_lists(each, gang.queue)
         for watcher in self.watchers:
             watcher.came(self, gang)
         return gang
@@ -402,10 +404,6 @@ class WorldState:
             gang.listed_signature = None
         if queue.running is not None and gang in queue.running:
             queue.running.remove(gang)
-
-    def _add_all_to_lists(self, gang: GangState, queue: QueueState) -> None:
-        for each in gang.choices or (gang,):
-            self._add_to_lists(each, queue)
 
     def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
         if any(gang.waiting) and gang.fact.hold is None and not (gang.choices and gang.is_elsewhere):
