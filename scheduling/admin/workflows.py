@@ -140,7 +140,7 @@ class WorkflowAdmin(PolicyAdmin):
         status = WorkflowStatus(workflow.status)
         waiting_gangs = waiting_gangs_of(actor, workflow)
         waits, starts = read_waits(groups, timezone.now()), read_flavor_starts(workflow)
-        words = gang_words(workflow)
+        words, gpus = gang_words(workflow), sum(group.gpus for group in groups)
         subjects = [f"workflow/{workflow.name}", f"preemption/{workflow.name}"]
         observed = find_observed_object(workflow)
         return self.render_page(
@@ -165,7 +165,8 @@ class WorkflowAdmin(PolicyAdmin):
                 for group in groups
             ],
             queue=queue,
-            gpus=sum(group.gpus for group in groups),
+            gpus=gpus,
+            gpus_text=counted(gpus, *words(*groups)) if workflow.root_pool.flavors else "",
             nodes=_nodes_of(groups),
             has_retries=any(task.retry_id for group in groups for task in group.loaded_tasks),
             room=_subpools_with_room(actor, workflow, waiting_gangs),

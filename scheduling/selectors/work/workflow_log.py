@@ -59,10 +59,14 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
     return sorted([*found, *task_log_lines(workflow)], key=lambda line: line.time)
 
 
-def gang_words(workflow: Workflow) -> Callable[[Group], tuple[str, str]]:
-    """What one GPU of a gang and several are called: with their flavor where the gang may use one alone."""
-    root = workflow.root_pool
-    return lambda group: words_of_work(root, (each.gpu_flavors for each in group.loaded_tasks if each.gpu_count))
+def gang_words(workflow: Workflow) -> Callable[..., tuple[str, str]]:
+    """What one GPU of these gangs and several are called: with their flavor where they may use one alone."""
+
+    def words(*groups: Group) -> tuple[str, str]:
+        tasks = [task for group in groups for task in group.loaded_tasks if task.gpu_count]
+        return words_of_work(workflow.root_pool, (task.gpu_flavors for task in tasks))
+
+    return words
 
 
 def words_of_work(root: Pool, named: Iterable[Sequence[str]]) -> tuple[str, str]:

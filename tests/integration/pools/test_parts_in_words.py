@@ -12,6 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from osmo_admin.cli.commands.subpool import _result_message
+from osmo_admin.cli.commands.work.workflow_queue import _entry_facts
 from osmo_admin.cli.local.offline_text import _loss_sections
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
@@ -106,6 +107,7 @@ def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable
     [spared] = reads.get(f"/api/workflow/{lost}/receipts")["receipts"][0]["spared"]
     assert spared["gpus"] in {5, 20}
     page = _page(f"/workflows/{lost}")
+    assert f"<dt>GPUs</dt><dd>{25 - spared['gpus']} t4 parts of GPUs</dd>" in page
     assert f"({spared['gpus']} t4 parts of GPUs)" in page
     assert " t4 parts of GPUs at once" in page
 
@@ -193,3 +195,18 @@ def test_a_lost_node_says_its_parts(cut: None) -> None:
     assert "(32 T4 PARTS OF GPUS)" in text and "0 of 32 t4, 32 missing" in text
     page = _page("/clusters/sim/losses?nodes=t0")
     assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4: 32 are missing" in page
+
+
+def test_the_client_says_what_a_gang_waits_for(cut: None, caller: Callable[..., Any]) -> None:
+    submit_gpus(world.admin_actor(), 6, "t4")
+    world.reconcile()
+    submit_gpus(world.admin_actor(), 4, "t4")
+    world.reconcile()
+    [entry] = caller("root", "osmo-admin").get("/api/queue")["entries"]
+    shown = dict(_entry_facts(entry).pairs)
+    assert (shown["Requested"], shown["Free"], shown["Missing"]) == (4, "2 t4", "2 t4")
+
+
+def test_a_quota_in_the_history_names_its_flavors(cut: None) -> None:
+    page = _page("/pools/team")
+    assert "created subpool team--a with 8 h100 and 8 t4" in page and "16 GPUs" not in page

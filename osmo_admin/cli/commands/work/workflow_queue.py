@@ -100,7 +100,7 @@ def _entry_facts(entry: dict[str, Any]) -> Facts:
             ("Queue", entry["queue"]),
             ("Priority", entry["priority"]),
             ("Submit Time", local_time(entry["submit_time"])),
-            ("Requested", _gpu_count(entry["gpus"])),
+            ("Requested", entry["gpus"] if "flavor" in reason else _gpu_count(entry["gpus"])),
             ("Position", f"{entry['position_in_queue']} in {entry['pool']}"),
             ("Before It", f"{entry['ahead']} on the whole cluster"),
             ("Reason", f"{reason['message']} ({reason['code']})"),
@@ -136,6 +136,6 @@ def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _gpu_count(amount: Any, flavor: str | None) -> str:
+def _gpu_count(amount: Any, flavor: str | None = None) -> str:
     """GPUs, or parts of them, of a flavor with its name alone."""
     return f"{amount} {flavor}" if flavor else f"{amount} GPU" if amount == 1 else f"{amount} GPUs"
