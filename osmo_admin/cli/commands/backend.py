@@ -97,9 +97,8 @@ def losses(
     Example: osmo backend losses dgx
     """
     answer = session.http().get(url_path("api", "backend", name, "losses"))
-    print_list(
-        session, answer, NODE_LOSS_COLUMNS.values(), answer["losses"], "The cluster has no nodes that you may see."
-    )
+    columns = with_flavor(NODE_LOSS_COLUMNS.values(), answer["losses"])
+    print_list(session, answer, columns, answer["losses"], "The cluster has no nodes that you may see.")
 
 
 @client_command(app, "promises", watches=True)

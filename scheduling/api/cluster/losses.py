@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -34,6 +34,8 @@ class SingleLossAnswer(TypedDict):
     missing: int
     pools: list[PromiseAnswer]
     outcome: LossOutcomeAnswer | None
+    flavor: NotRequired[Annotated[str, "Of nodes with a named flavor."]]
+    shared: NotRequired[Annotated[bool, "Where the GPUs are parts of shared ones."]]
 
 
 class SingleLossesAnswer(TypedDict):
@@ -73,7 +75,7 @@ def _body(found: SingleLosses) -> SingleLossesAnswer:
 
 def _loss_body(loss: SingleLoss) -> SingleLossAnswer:
     outcome = loss.outcome
-    return {
+    body: SingleLossAnswer = {
         "nodes": list(loss.nodes),
         "gpus": loss.gpus,
         "workflows": loss.workflows,
@@ -86,3 +88,8 @@ def _loss_body(loss: SingleLoss) -> SingleLossAnswer:
         if outcome is None
         else {"again": outcome.again, "waiting": outcome.waiting, "displaced": outcome.displaced},
     }
+    if loss.flavor:
+        body["flavor"] = loss.flavor
+    if loss.is_of_parts:
+        body["shared"] = True
+    return body

@@ -46,7 +46,8 @@ class SingleLoss:
     """The loss of one node of `nodes`, which are alike. `gpus` are those of one such node. Of the reader's pools:
     `workflows` lose `lost` GPUs at once, `guaranteed` of them HIGH and NORMAL work; `ended` of them do not restart.
     `short` are the pools that cannot have their quota then, and `missing` the GPUs that are newly missing for it.
-    `outcome` is None where no cycle was run."""
+    `outcome` is None where no cycle was run; `flavor`: that of the nodes, if it has a name,
+    which counts parts of shared GPUs if it `is_of_parts`."""
 
     nodes: Sequence[str]
     gpus: int
@@ -57,6 +58,8 @@ class SingleLoss:
     missing: int
     short: Sequence[HeldPromise]
     outcome: LossOutcome | None = None
+    flavor: str = ""
+    is_of_parts: bool = False
 
     @property
     def severity(self) -> tuple[int, ...]:
@@ -100,7 +103,9 @@ def read_single_losses(actor: Actor, backend: str) -> SingleLosses:
             continue
         mine = [part for part in lost.get(nodes[0], ()) if ids is None or live.gangs[part.gang.name].root in ids]
         after = hold_by_flavor(promises.promises, _less(promises.usable, *given[nodes[0]]), promises.rule)
-        found.append(_loss(nodes, facts, mine, _seen(before, names), _seen(after, names)))
+        loss = _loss(nodes, facts, mine, _seen(before, names), _seen(after, names))
+        flavor = usage[nodes[0]].flavor or ""
+        found.append(replace(loss, flavor=flavor, is_of_parts=flavor in facts.parts))
     found.sort(key=lambda each: ([-part for part in each.severity], each.nodes[0]))
     visible = {name for name, ref in live.gangs.items() if ids is None or ref.root in ids}
     return SingleLosses(row.name, actor.can_read_all, len(shown), _with_outcomes(facts, found, lost, visible))

@@ -46,6 +46,14 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         SUBPOOL | {"last_quota": 1},
         "bob created subpool team--a with 1 GPU",
     ),
+    "created with flavors": (
+        "subpool.created",
+        "pool/team--a",
+        "bob",
+        None,
+        SUBPOOL | {"last_quota": 12, "flavors": [{"flavor": "h100", "quota": 8}, {"flavor": "t4", "quota": 4}]},
+        "bob created subpool team--a with 8 h100 and 4 t4",
+    ),
     "deleting": (
         "subpool.deleting",
         "pool/team--b",

@@ -1,5 +1,5 @@
-"""Worlds of one flavor are scheduled as before there were flavors: `kept_steps.txt` has what the engine of that time did
-in each of them, and a digest of all that it said."""
+"""Worlds of one flavor are scheduled as before there were flavors: `kept_steps.txt` has what the engine of that time
+did in each of them, and a digest of all that it said."""
 
 from __future__ import annotations
 
