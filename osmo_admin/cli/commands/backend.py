@@ -20,7 +20,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.columns import pick, with_flavor
 from pools.domain.configuration.cluster_config import CLUSTER_MODES
 from pools.domain.configuration.flavors import parts_among
-from pools.domain.list_columns import BACKEND_COLUMNS, PROMISE_COLUMNS
+from pools.domain.list_columns import BACKEND_COLUMNS, FLAVOR_COLUMN, PROMISE_COLUMNS
 from pools.domain.values.counting import counted
 from scheduling.domain.changes.nodes import ClearNode, DrainNode, RestoreNode
 from scheduling.domain.list_columns import DIFFERENCE_COLUMNS, NODE_LOSS_COLUMNS, NODE_NOTE_COLUMNS, STEP_COLUMNS
@@ -97,7 +97,8 @@ def losses(
     Example: osmo backend losses dgx
     """
     answer = session.http().get(url_path("api", "backend", name, "losses"))
-    columns = with_flavor(NODE_LOSS_COLUMNS.values(), answer["losses"])
+    node, *others = NODE_LOSS_COLUMNS.values()
+    columns = with_flavor([node, FLAVOR_COLUMN, *others], answer["losses"])
     print_list(session, answer, columns, answer["losses"], "The cluster has no nodes that you may see.")
 
 
