@@ -191,7 +191,8 @@ class ApprovalNeeded(Conflict):
         parts of shared GPUs."""
         violations = [_amount_violation(subject, each, limit, path, _unit(each, flavors, parts)) for each in changes]
         if is_loosened:
-            violations.append(_loosened_violation(subject, limit, loosened_to, path))
+            unit = words_of_any(flavors, parts)
+            violations.append(_loosened_violation(subject, counted(limit, *unit), limit, loosened_to, path))
         refusal = cls(f"{joined_messages(violations)} {REMEDY}", violations)
         refusal.subject, refusal.version, refusal.pool_id, refusal.limit = subject, version, pool_id, limit
         refusal.resolved = resolved or {}
@@ -215,10 +216,10 @@ def _amount_violation(subject: str, change: AmountChange, limit: int, path: str,
     return Violation(path, Fault.APPROVAL_NEEDED, message, numbers=numbers)
 
 
-def _loosened_violation(subject: str, limit: int, after: int | None, path: str) -> Violation:
+def _loosened_violation(subject: str, text: str, limit: int, after: int | None, path: str) -> Violation:
     how = "be removed" if after is None else f"rise to {after}"
     message = (
-        f'The limit above which changes of {subject} need an approval ("Approval above") is {counted(limit, "GPU")} '
+        f'The limit above which changes of {subject} need an approval ("Approval above") is {text} '
         f"and would {how}, which needs the approval of a second person."
     )
     numbers = (("amount", APPROVAL_ABOVE), ("before", limit), ("after", after), ("limit", limit))

@@ -17,6 +17,8 @@ from pools.admin.paging import paginate
 from pools.domain.approvals import ApprovalState
 from pools.domain.changes.approvals import ApprovalDecision, Approve, Reject, Withdraw
 from pools.domain.list_columns import APPROVAL_COLUMNS
+from pools.domain.values.amounts import words_of_any
+from pools.domain.values.counting import counted
 from pools.models import ApprovalRequest, Pool
 from pools.representations.approval import approval_body
 from pools.representations.page_parameters import read_choice
@@ -72,12 +74,14 @@ class ApprovalAdmin(PolicyAdmin):
             raise Http404
         actor = actor_of(request)
         row = get_request(actor, int(object_id))
+        pool = Pool.objects.select_related("backend").filter(pk=row.pool_id_then).first()
         return self.render_page(
             request,
             "osmo/approval.html",
             title=f"Request {row.pk}",
             crumbs=[("Approvals", _list_address())],
             approval=approval_body(row, actor),
+            limit=counted(row.above, *words_of_any(pool.gpu_flavors, pool.part_flavors) if pool else ("GPU", "GPUs")),
         )
 
     def _approve(self, request: HttpRequest, approval: int) -> HttpResponse:

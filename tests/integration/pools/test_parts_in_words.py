@@ -125,7 +125,7 @@ def test_a_node_says_its_parts(cut: None) -> None:
     assert "running work holds more than the node has: 6 of 4 GPUs" in notes
 
 
-def test_an_approval_names_what_it_counts(cut: None) -> None:
+def test_an_approval_names_what_it_counts(cut: None, caller: Callable[..., Any]) -> None:
     world.apply_change(PatchPool(name="team", patch={"approval_above": 4}))
     with pytest.raises(Conflict) as found:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"t4": 20}))
@@ -135,6 +135,12 @@ def test_an_approval_names_what_it_counts(cut: None) -> None:
     with pytest.raises(Conflict) as found:
         world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quotas={"h100": 16}))
     assert "The quota of h100 of team--a would change from 8 GPUs to 16 GPUs." in found.value.message
+    with pytest.raises(Conflict, match=r"is 4 GPUs or parts of GPUs and would be removed"):
+        world.apply_change(PatchPool(name="team", patch={"approval_above": None}))
+    asked = caller("chief", "osmo-team-admin")
+    address = "/api/configs/pool/team/subpool/a?request_approval=true"
+    number = asked("PATCH", address, {"quotas": {"t4": 20}}).body["id"]
+    assert "<dd>4 GPUs or parts of GPUs: larger changes" in _page(f"/activity/approvals/{number}")
 
 
 def test_missing_parts_are_no_missing_gpus(cut: None) -> None:
