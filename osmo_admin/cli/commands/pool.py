@@ -108,7 +108,10 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         (POOL_NUMBERS["used"].label, whole.get("used", row.get("used", usage.get("quota_used")))),
         (POOL_NUMBERS["available"].label, whole.get("available", row.get("available", usage.get("quota_free")))),
         (TOTAL_IN_USE.label, whole.get("total_usage", usage.get("total_usage"))),
-        ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
+        (
+            "Size of nodes, free" if flavors else "Nodes' GPUs, free",
+            f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}",
+        ),
         (POOL_NUMBERS["maximum"].label, maximum),
         (WEIGHT.label, gpu.get("weight")),
         ("Platforms", sorted(row.get("platforms") or {})),

@@ -64,7 +64,8 @@ class PoolConfigForm(ChangeForm):
                 about, unit = FIELDS_OF_FORM[key], gpu_words(flavor, self.parts, is_named=False)[1]
                 label = about.label.replace(" in GPUs", f" of {flavor} in {unit}")
                 empty = "none" if key == "guarantee" else about.empty
-                number = input_field(replace(about, label=label, unit=unit, empty=empty), "number")
+                help_text = about.help.replace("GPUs", unit)
+                number = input_field(replace(about, label=label, unit=unit, empty=empty, help=help_text), "number")
                 fields[flavor_input(flavor, key)] = number
         if self.flavors:
             fields |= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,7 @@ class SubpoolForm(CommandForm):
 
     def __init__(self, *args: Any, flavors: Sequence[str], parts: Collection[str], **kwargs: Any) -> None:
         self.flavors, self.parts = flavors if len(flavors) > 1 else (), parts
+        self.only = flavors[0] if len(flavors) == 1 else ""
         if self.flavors:
             self.field_by_path = {
                 **{f"{QUOTAS}.{flavor}": flavor_field(flavor) for flavor in flavors},
@@ -66,6 +68,7 @@ class SubpoolForm(CommandForm):
     def inputs_of(self, name: str, about: DeclaredValue) -> dict[str, Field]:
         if name == "quota" and self.flavors:
             return {flavor_field(flavor): _flavor_input(flavor, about, self.parts) for flavor in self.flavors}
+        about = _in_unit(about, self.only, self.parts) if name == "quota" else about
         return {} if name == QUOTAS else super().inputs_of(name, about)
 
     def values(self) -> dict[str, Any]:
@@ -88,9 +91,15 @@ def _form_for(kind: type[SubpoolChange], root: Pool, **given: str) -> Callable[.
 
 
 def _flavor_input(flavor: str, about: DeclaredValue, parts: Collection[str]) -> Field:
+    about = _in_unit(about, flavor, parts)
+    return forms.text_field(f"{about.label}, {flavor}", help_text=about.help, unit=about.unit, inputmode="decimal")
+
+
+def _in_unit(about: DeclaredValue, flavor: str, parts: Collection[str]) -> DeclaredValue:
+    """A number of GPUs of a flavor, which may be parts of GPUs."""
     unit = gpu_words(flavor, parts, is_named=False)[1]
-    label = f"{about.label.replace(about.unit, unit)}, {flavor}"
-    return forms.text_field(label, help_text=about.help, unit=unit, inputmode="decimal")
+    label, help_text = (text.replace(about.unit, unit) for text in (about.label, about.help))
+    return replace(about, label=label, help=help_text, unit=unit)
 
 
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
@@ -232,7 +241,11 @@ def _respond(
     subpool that gets a quota, empty for a new one; None: the form has no quota."""
 
     def note(tree: PoolTree | None) -> LiveNote | None:
-        return None if tree is None or quota_of is None or len(root.flavors) > 1 else free_in_pool(tree, quota_of)
+        return (
+            None
+            if tree is None or quota_of is None or len(root.flavors) > 1 or root.part_flavors
+            else free_in_pool(tree, quota_of)
+        )
 
     preview = PoolTreePreview(
         actor=actor_of(request),

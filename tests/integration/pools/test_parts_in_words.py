@@ -125,6 +125,17 @@ def test_a_node_says_its_parts(cut: None) -> None:
     assert "running work holds more than the node has: 6 of 4 GPUs" in notes
 
 
+def test_the_forms_of_quotas_ask_for_parts(cut: None) -> None:
+    page = _page("/pools/team/subpools/a/resize")
+    assert "Whole parts of GPUs, or a share" in page and "Whole GPUs, or a share" in page
+    page = _page("/pools/team/configuration")
+    assert "Whole parts of GPUs. Subpools" in page and "Whole GPUs. Subpools" in page
+    add_flavored_pool("few", {"t4": 0}, {"t4": 0})
+    page = _page("/pools/few/subpools/a/resize")
+    assert "Quota in parts of GPUs" in page and "Whole parts of GPUs, or a share" in page and "Whole GPUs" not in page
+    assert "GPUs of few are free for it" not in page
+
+
 def test_an_approval_names_what_it_counts(cut: None, caller: Callable[..., Any]) -> None:
     world.apply_change(PatchPool(name="team", patch={"approval_above": 4}))
     with pytest.raises(Conflict) as found:
