@@ -15,7 +15,6 @@ from typing import Any, Final, Self
 from pools.domain.audit_labels import DRAIN_DEADLINE, NUMBERS_OF_ROWS, column_label, column_text
 from pools.domain.numbers import gpu_quota_labels
 from pools.domain.quota.capacity import DRAIN_TAINT
-from pools.domain.structured_input.faults import join_words
 from pools.domain.values.amounts import GPU, UNLIMITED, decode_gpus
 from pools.domain.values.durations import minute_text
 
@@ -128,7 +127,7 @@ def _gpus(value: Any) -> str:
 def _quota(image: Image, column: str) -> str:
     """The quota of a row; by the names of its flavors where it has some, which may count parts of GPUs."""
     of_flavors = [f"{row['quota']} {row['flavor']}" for row in image.get("flavors") or () if row.get("quota")]
-    return join_words(of_flavors) or _gpus(image.get(column))
+    return ", ".join(of_flavors) or _gpus(image.get(column))
 
 
 def _amount(value: Any) -> str:

@@ -92,7 +92,7 @@ class DisplacedWorkAnswer(GpusInWords):
 
 class GuaranteeAnswer(TypedDict):
     """A pool that cannot have its whole quota any more: GPUs of it that it could have before and can have now; of a
-    named flavor with its name."""
+    named flavor with its name, and `shared` where that counts parts of GPUs."""
 
     queue: str
     quota: JsonAmount
@@ -100,6 +100,7 @@ class GuaranteeAnswer(TypedDict):
     held: JsonAmount
     missing: JsonAmount
     flavor: NotRequired[str]
+    shared: NotRequired[bool]
 
 
 class QueueLengthAnswer(GpusInWords):
@@ -146,7 +147,12 @@ def broken_guarantees(loss: NodeLoss, facts: ClusterFacts) -> list[GuaranteeAnsw
     keys = [key for key in resource_keys(loss.baseline) if is_gpu(key)]
     found = [(key, each) for key in keys for each in _broken_of(key, loss, facts)]
     found.sort(key=lambda each: (-(int(each[1]["held_before"]) - int(each[1]["held"])), each[1]["queue"], each[0]))
-    return [each if key == GPU else {**each, "flavor": flavor_of(key)} for key, each in found]
+    for key, each in found:
+        if key != GPU:
+            each["flavor"] = flavor_of(key)
+        if flavor_of(key) in facts.parts:
+            each["shared"] = True
+    return [each for _, each in found]
 
 
 def _broken_of(key: str, loss: NodeLoss, facts: ClusterFacts) -> Iterator[GuaranteeAnswer]:

@@ -109,7 +109,7 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> AnswerText:
         (POOL_NUMBERS["available"].label, whole.get("available", row.get("available", usage.get("quota_free")))),
         (TOTAL_IN_USE.label, whole.get("total_usage", usage.get("total_usage"))),
         (
-            "Size of nodes, free" if flavors else "Nodes' GPUs, free",
+            f"Nodes' {'size' if flavors else 'GPUs'}, free",
             f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}",
         ),
         (POOL_NUMBERS["maximum"].label, maximum),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pools.domain.numbers import TREE_NUMBERS
+from pools.domain.values.amounts import gpu_words
 from pools.domain.values.counting import counted
 
 
@@ -54,7 +55,7 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
         for each in loss["displaced"]
     ]
     guarantees = [
-        f"{each['queue']}: {each['held']} of {each['quota']} {each.get('flavor', 'GPUs')}, {each['missing']} missing"
+        f"{each['queue']}: {each['held']} of {each['quota']} {_units(each)}, {each['missing']} missing"
         for each in loss["guarantees"]
     ]
     queues = [
@@ -69,6 +70,12 @@ def _loss_sections(loss: dict[str, Any]) -> list[str]:
         _section_text("QUOTAS THAT NO LONGER HOLD", guarantees),
         _section_text("QUEUES THAT CHANGE", queues),
     ]
+
+
+def _units(entry: dict[str, Any]) -> str:
+    """What the GPUs of a quota are called."""
+    flavor = entry.get("flavor", "")
+    return gpu_words(flavor, [flavor] if entry.get("shared") else ())[1]
 
 
 def _gpus_text(entry: dict[str, Any]) -> str:

@@ -209,10 +209,10 @@ def test_a_lost_node_says_its_parts(cut: None) -> None:
     [work] = loss["workloads"]
     assert work["gpus_text"] == "6 t4 parts of GPUs"
     text = "\n".join(_loss_sections(loss))
-    assert "(32 T4 PARTS OF GPUS)" in text and "0 of 32 t4, 32 missing" in text
+    assert "(32 T4 PARTS OF GPUS)" in text and "0 of 32 t4 parts of GPUs, 32 missing" in text
     page = _page("/clusters/sim/losses?nodes=t0")
     assert page.count(">parts</span>") == 1
-    assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4: 32 are missing" in page
+    assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4 parts of GPUs: 32 are missing" in page
 
 
 def test_the_client_says_what_a_gang_waits_for(cut: None, caller: Callable[..., Any]) -> None:

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
         "bob",
         None,
         SUBPOOL | {"last_quota": 12, "flavors": [{"flavor": "h100", "quota": 8}, {"flavor": "t4", "quota": 4}]},
-        "bob created subpool team--a with 8 h100 and 4 t4",
+        "bob created subpool team--a with 8 h100, 4 t4",
     ),
     "deleting": (
         "subpool.deleting",
