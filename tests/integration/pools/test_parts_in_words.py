@@ -132,7 +132,7 @@ def test_the_forms_of_quotas_ask_for_parts(cut: None) -> None:
     assert "Whole parts of GPUs. Subpools" in page and "Whole GPUs. Subpools" in page
     add_flavored_pool("few", {"t4": 0}, {"t4": 0})
     page = _page("/pools/few/subpools/a/resize")
-    assert "Quota in parts of GPUs" in page and "Whole parts of GPUs, or a share" in page and "Whole GPUs" not in page
+    assert "Whole parts of GPUs, or a share" in page and "Whole GPUs" not in page
     assert "GPUs of few are free for it" not in page
 
 
