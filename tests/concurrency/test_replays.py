@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -22,7 +20,9 @@ from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus
 from scheduling.services import notifications
 from tests.support import world
-from tests.support.services import ROOT, Services
+from tests.support.kube_server import wait_for
+from tests.support.preloading import start_program
+from tests.support.services import Services
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -44,31 +44,18 @@ def _status(pk: UUID) -> str:
     return HistoryReplay.objects.get(pk=pk).status
 
 
-def _start(address: str, pk: UUID) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.replay_process", str(pk)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DATABASE_URL": address,
-            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
-            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
-        },
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_frozen_process_gives_its_place_to_others(template: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_process_gives_its_place_to_others(
+    template: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(notifications, "enqueue_history_replay", lambda _: None)
     monkeypatch.setattr(replays, "replay_own_history", lambda *_: {})
     first, second = _request("first"), _request("second")
-    with _start(template.database_url(connection.settings_dict["NAME"]), first) as process, ExitStack() as at_end:
-        at_end.callback(process.kill)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "working\n"
-        process.send_signal(signal.SIGSTOP)
+    address, said, go = template.database_url(connection.settings_dict["NAME"]), tmp_path / "said", tmp_path / "go"
+    process = start_program("tests.concurrency.replay_process", str(first), str(go), address=address, output=said)
+    with ExitStack() as at_end:
+        at_end.callback(process.kill_group)
+        wait_for(lambda: said.read_text() == "working\n", description="it works")
+        process.popen.send_signal(signal.SIGSTOP)
         replays.resume_replays()
         replays.run_replay(second)
         assert (_status(first), _status(second)) == (ReplayStatus.RUNNING, ReplayStatus.WAITING), "it spoke just now"
@@ -84,9 +71,10 @@ def test_a_frozen_process_gives_its_place_to_others(template: Services, monkeypa
             replays.run_replay(pk)
             assert _status(pk) == ReplayStatus.COMPLETED
 
-        process.send_signal(signal.SIGCONT)
-        output, _ = process.communicate("\n", timeout=60)
-        assert output == "lost\n"
+        go.touch()
+        process.popen.send_signal(signal.SIGCONT)
+        process.popen.wait()
+        assert said.read_text() == "working\nlost\n"
         assert HistoryReplay.objects.get(pk=first).answer == {}, "it wakes up and has nothing to say"
 
 
