@@ -378,7 +378,7 @@ def test_the_processes_use_the_role_without_powers(installation: UpProcess) -> N
                 session.execute(attack)
     checked = run_preloaded("check", "--data-dir", installation.data_dir)
     assert (checked.returncode, checked.stderr) == (0, "")
-    migrated = run_osmo_admin("manage", "migrate", "--data-dir", installation.data_dir)
+    migrated = run_preloaded("manage", "migrate", "--data-dir", installation.data_dir)
     assert migrated.returncode == 0, migrated.stderr
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.up import run_osmo_admin
+from tests.support.up import run_preloaded
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 BACKUP = Path(__file__).with_name("29ed02b4.tar.gz")
@@ -29,6 +29,6 @@ def test_a_backup_of_the_last_version_is_brought_up_to_date(data_dir: Path, tmp_
         archive.extractall(tmp_path / "backup", filter="data")
     rows = json.loads((tmp_path / "backup" / "manifest.json").read_text())["rows"]
     assert all(rows[table] for table in NEWER_TABLES), "the backup has rows of these"
-    done = run_osmo_admin("restore", tmp_path / "backup", "--data-dir", data_dir, "--replace", seconds=200)
+    done = run_preloaded("restore", tmp_path / "backup", "--data-dir", data_dir, "--replace", seconds=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Restored and verified" in done.stdout
