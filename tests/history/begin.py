@@ -6,10 +6,8 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
-from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent / "child"))  # with the settings
     importlib.import_module("tests.history.child.sitecustomize")
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -78,6 +78,8 @@ def _become(order: dict[str, Any], server: int) -> None:
         os.close(file)
     os.environ.clear()
     os.environ.update(order["env"])
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [each for each in places if each and each not in sys.path]
     settings = _forget_settings()
     module, *arguments = order["words"]
     if "celery" in order["words"]:  # it reads the address of the broker from its own settings, which are made already
