@@ -12,6 +12,7 @@ from pools.domain.changes.pools import PutPool
 from pools.domain.changes.users import CreateUser
 from tests.browser.pool_scene import PoolScene
 from tests.support.browser import Tab, expect, expect_text
+from tests.support.nightly_parts import samples
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -25,7 +26,7 @@ SHORT_LISTS = (
 )  # fmt: skip
 DESK_HEIGHT = 900
 FIRST_LOAD_BYTES = 120_000
-OPENED = ("/", WORKFLOWS, "/pools", "/queue", "/usage", "/nodes")
+OPENED = samples(("/", "/usage"), (WORKFLOWS, "/pools", "/queue", "/nodes"))
 _ROWS = """() => {
   const rows = [...document.querySelectorAll('main tbody tr')].filter((row) => row.checkVisibility());
   const place = rows.map((row) => row.getBoundingClientRect());

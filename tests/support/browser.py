@@ -146,6 +146,7 @@ class Tab:
         self.base_url = base_url
         self.page: Page = context.new_page()
         self.faults: list[str] = []
+        self._has_been_checked = False
         self._test = re.sub(r"[^A-Za-z0-9_.-]+", "-", test)
         context.on("request", lambda request: self._watch(request.url))
         self.page.on("console", lambda message: self._check_console(message.type, message.text))
@@ -223,6 +224,9 @@ class Tab:
         """Only the violations cross from the browser: a whole answer takes longer than the rules themselves."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(_axe_script())
+            if self._has_been_checked:  # most tests check one page; a page of many loads it in a sixth of the time
+                self.context.add_init_script(_axe_script())
+            self._has_been_checked = True
         found = self.page.evaluate(run, argument)
         serious = [f"{each['id']}: {each['help']}" for each in found if each["impact"] in {"serious", "critical"}]
         assert not serious, f"axe on {self.page.url}: {serious}"

@@ -7,10 +7,9 @@ import re
 from itertools import product
 
 import pytest
-import yaml
 
-from osmo_admin.api_document.openapi_views import render_openapi
 from tests.support.addresses import create_example_installation, readable_addresses
+from tests.support.product_source import described_addresses
 from tests.support.world import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +22,7 @@ PAGES = ("/activity", "/usage", "/activity/audit", "/workflows", "/outcomes", "/
 def _time_parameters() -> dict[str, list[str]]:
     """The names of times that a GET takes, by its path."""
     found = {}
-    for path, methods in yaml.load(render_openapi("yaml"), yaml.CSafeLoader)["paths"].items():
+    for path, methods in described_addresses().items():
         names = [each["name"] for each in methods.get("get", {}).get("parameters", ()) if each["in"] == "query"]
         if times := [name for name in names if NAME.search(name)]:
             found[path] = times
