@@ -43,21 +43,21 @@ SCENARIOS = {
     "a chain of 2,000 sub-groups": "queues: [{name: q, quota: 1}]\nworkloads: [{name: w, queue: q, gang: {sub_groups: "
     + _chain_text(2000, "g")
     + "}, tasks: [{gpus: 1, sub_group: g1999}]}]\n",
-    "resources times queues": f"capacity: {_resources_text(20_000)}\n"
-    "queues: " + _list_text(5000, lambda n: f"{{name: q{n}, quota: {{r{n}: 1}}}}"),
+    "resources times queues": f"capacity: {_resources_text(10_000)}\n"
+    "queues: " + _list_text(2500, lambda n: f"{{name: q{n}, quota: {{r{n}: 1}}}}"),
     "resources by alias": f"capacity: &c {_resources_text(900)}\nqueues: "
-    + _list_text(1500, lambda n: f"{{name: q{n}, quota: *c}}"),
+    + _list_text(1120, lambda n: f"{{name: q{n}, quota: *c}}"),
     "sub-groups times tasks": "nodes: [{name: n, gpus: 1000000}]\nqueues: [{name: q, quota: 1000000}]\n"
     "workloads: [{name: w, queue: q, gang: {min_sub_group: 1, sub_groups: "
     + _list_text(2000, lambda n: f"{{name: g{n}, min_member: 1}}")
     + "}, tasks: [{count: 19000, gpus: 1, sub_group: g7}]}]\n",
-    "queues times workloads": f"queues: {_list_text(8000, lambda n: f'{{name: q{n}}}')}\n"
-    f"workloads: {_workloads_text(8000, lambda n: f'q{n}')}\n",
-    "changes times queues": f"queues: {_list_text(9000, lambda n: f'{{name: q{n}}}')}\n"
-    f"changes: {_list_text(9000, lambda n: f'{{set: {{name: q{n}, parent: q0}}}}')}\n",
+    "queues times workloads": f"queues: {_list_text(4500, lambda n: f'{{name: q{n}}}')}\n"
+    f"workloads: {_workloads_text(4500, lambda n: f'q{n}')}\n",
+    "changes times queues": f"queues: {_list_text(4500, lambda n: f'{{name: q{n}}}')}\n"
+    f"changes: {_list_text(4500, lambda n: f'{{set: {{name: q{n}, parent: q0}}}}')}\n",
     "a cycle of 5,000": f"queues: {_list_text(5000, lambda n: f'{{name: q{n}, parent: q{(n + 1) % 5000}}}')}\n",
     "tasks without end": "queues: [{name: q}]\nworkloads: "
-    + _workloads_text(60, lambda _n: "q", "[{count: 500000, gpus: 1}]"),
+    + _workloads_text(10, lambda _n: "q", "[{count: 500000, gpus: 1}]"),
     "laughs": LAUGHS,
     "laughs inside a queue": f"queues: [{{name: q, quota: *a9}}]\n{LAUGHS}",
     "inside itself": "queues: &a [*a]",
