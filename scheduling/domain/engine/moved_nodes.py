@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pools.domain.values.amounts import is_gpu
+from pools.domain.values.amounts import Number, is_gpu
 from scheduling.domain.engine.facts import GangFacts, NodeFacts, TaskFacts
 
 
@@ -52,25 +52,26 @@ def nodes_without_work(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -
 
 def _moved_gpus(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> dict[str, Counter[str]]:
     """By node the GPUs that running tasks hold in another flavor, by key."""
-    own = {node.name: _own_key(node) for node in nodes}
+    own = {node.name: _gpu_key_of(node.resources) for node in nodes}
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for task in tasks:
-        key = next(iter(task.request), "")
-        if task.node is not None and key != own.get(task.node, key) and task.request[key]:
+        key = _gpu_key_of(task.request)
+        if task.node is not None and key != (own.get(task.node) or key) and task.request.get(key):
             found[task.node][key] += int(task.request[key])
     return found
 
 
-def _own_key(node: NodeFacts) -> str:
-    return next(key for key in node.resources if is_gpu(key))
+def _gpu_key_of(amounts: Mapping[str, Number]) -> str:
+    """The first of GPUs; of a node it is its own, also where work holds GPUs of another flavor there."""
+    return next((key for key in amounts if is_gpu(key)), "")
 
 
 def _with_moved(node: NodeFacts, moved: Counter[str]) -> NodeFacts:
-    own = _own_key(node)
+    own = _gpu_key_of(node.resources)
     return replace(node, resources={**node.resources, own: node.resources[own] - moved.total(), **moved})
 
 
 def _with_own(node: NodeFacts, back: Counter[str]) -> NodeFacts:
-    own = _own_key(node)
+    own = _gpu_key_of(node.resources)
     left = {key: amount - back[key] for key, amount in node.resources.items() if amount != back[key] or key == own}
     return replace(node, resources={**left, own: left[own] + back.total()})

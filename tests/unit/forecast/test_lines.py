@@ -20,7 +20,7 @@ from scheduling.domain.engine.facts import (
     TaskFacts,
     TaskState,
 )
-from scheduling.domain.engine.moved_nodes import nodes_with_work
+from scheduling.domain.engine.moved_nodes import moved_nodes, nodes_with_work
 from scheduling.history.forecast.arrivals import RecentArrivals
 from scheduling.history.forecast.futures import NEVER, GangInfo, Present, sample_waits
 from scheduling.history.forecast.lines import KeptWaits, is_like, is_within, is_young, read_waits
@@ -112,6 +112,18 @@ def test_alternatives_do_not_wait_for_each_other():
     assert together == dict.fromkeys(names, apart["a0"])
     (queued,) = sample_waits(present(*new), names, [5])
     assert queued["a0"] < queued["a1"] < queued["a2"]
+
+
+def test_work_and_nodes_without_gpus_are_of_no_flavor():
+    """A future failed for a node without GPUs, and took cores for GPUs of another flavor."""
+    known = present(gang("new", "q", NORMAL, gpus=8, at=1))
+    cores = {"default/cpu": 4}
+    of_cores = GangFacts("cores", "q", (TaskFacts("t", cores, state=TaskState.RUNNING, node="n1"),), NORMAL)
+    nodes = (*known.facts.nodes, NodeFacts("n2", cores))
+    found = replace(known, facts=replace(known.facts, nodes=nodes, gangs=(*known.facts.gangs, of_cores)))
+    assert moved_nodes(nodes, of_cores.tasks) == {}
+    (waits,) = sample_waits(found, {"new"}, [5])
+    assert waits["new"] < 60
 
 
 def test_an_alternative_that_cannot_start_says_so():
