@@ -26,17 +26,6 @@ DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", MINUTE_FORMAT)
 NO_TIME = "There is no such date and time. Give it as 2026-12-04 18:00, or leave the box empty."
 """The refusal of a time; it has the format, because a browser sends nothing of what is half typed."""
 TOO_LONG = "The text has %(show_value)s characters, and the most is %(limit_value)s. Shorten it."
-_WORDS_OF_FILES = {
-    "give -1 for no limit": "leave the box empty for no limit",
-    "is below the guarantee": "is below the quota",
-    "A guarantee of ": "A quota of ",
-    " of default/gpu": "",
-    "less than requests.tflops": "less than the TFLOPS requested",
-    "less than requests.vram": "less than the memory requested",
-    "The nominal must": "The nominal quota must",
-    "its guarantee must stay a finite number of GPUs.": "its quota must stay a number: an empty box means no limit.",
-}
-"""What a message says to the authors of files, and the same for a form, whose box is called quota and may be empty."""
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
@@ -79,8 +68,6 @@ class ServiceForm(forms.Form):
             field = self.field_by_path.get(field, field)
             known = field in self.fields and not self.fields[field].widget.is_hidden
             message = self._labelled_message(field, violation) if known else violation.message
-            for of_files, of_forms in _WORDS_OF_FILES.items():
-                message = message.replace(of_files, of_forms)
             self.add_error(field if known else None, message)
             is_shown = True
         if not is_shown:

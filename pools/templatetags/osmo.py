@@ -508,8 +508,8 @@ def whole_names(message: str) -> SafeString:
 
 @register.filter
 def pretty(value: Any) -> str:
-    """A stored value: texts as they are, the rest as indented JSON."""
-    if value is None:
+    """A stored value: an en dash for nothing, texts as they are, the rest as indented JSON."""
+    if value in _EMPTY:
         return "–"
     return value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
 

@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.forms import script_media
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.representations.page_parameters import read_choice
@@ -38,6 +39,7 @@ class OutcomeAdmin(PolicyAdmin):
             request,
             "osmo/outcomes.html",
             title="What came true",
+            script=script_media("columns"),
             columns=OUTCOME_COLUMNS,
             window=ListPage(rows, number, number + 1 if more else 0),
             chosen=chosen,

@@ -43,12 +43,12 @@ WORKFLOW_COLUMNS = list_columns(
     ),
     Column("ended", None, lambda row: row.workflow.end_time, "end_time", "ended", is_extra=True),
     Column(
-        "waited_seconds", "Waited", lambda row: round(row.waited_seconds), None, "waited", is_right=True,
-        is_extra=True, meaning="The time until its first start",
+        "waited_seconds", "First wait", lambda row: round(row.waited_seconds), None, "waited", is_right=True,
+        is_extra=True, meaning="Until its first start; its page also sums later waits",
     ),
     Column(
-        "run_seconds", "Ran", lambda row: None if row.run_seconds is None else round(row.run_seconds), None, "ran",
-        is_right=True, is_extra=True, meaning="The time since its first start; later waits count",
+        "run_seconds", "Since start", lambda row: None if row.run_seconds is None else round(row.run_seconds), None,
+        "ran", is_right=True, is_extra=True, meaning="From its first start to its end or now, with later waits in between",
     ),
     replace(_STARTS, value=lambda row: start_about(row.waiting.start_times, datetime.now(UTC)) if row.waiting else ""),
     "how_long",

@@ -198,7 +198,7 @@ def test_a_column_in_which_no_row_has_anything_gives_its_place(
     tab = signed_in(full_lists.pool_user, viewport={"width": 1440, "height": DESK_HEIGHT})
     page = tab.open(f"{WORKFLOWS}?status=PENDING")
     ended = page.locator("main thead th", has_text="Ended")
-    expect(page.locator("main thead th", has_text="Waited")).to_be_visible()
+    expect(page.locator("main thead th", has_text="First wait")).to_be_visible()
     expect(ended).to_be_hidden()
     page.get_by_text("Columns", exact=True).click()
     page.get_by_role("group", name="Columns of the table").get_by_label("Ended").check()

@@ -322,14 +322,14 @@ def guarantee_violation(
         return Violation(
             path,
             Fault.NO_GUARANTEE,
-            f"Pool {balance.name} has subpools; its guarantee must stay a finite number of GPUs.",
+            f"Pool {balance.name} has subpools, so its quota must stay a number of GPUs; it cannot be unlimited.",
         )
     if guarantee >= balance.allocated:
         return None
     return Violation(
         path,
         Fault.GUARANTEE_BELOW_SUBPOOLS,
-        f"A guarantee of {guarantee} is below the {balance.allocated} {gpu_words(flavor, parts)[1]} allocated to "
+        f"A quota of {guarantee} is below the {balance.allocated} {gpu_words(flavor, parts)[1]} allocated to "
         f"subpools of {balance.name}: {_quota_list_text(balance.subpools)}. Shrink or delete subpools first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated), *_flavor_number(flavor)),
     )

@@ -9,7 +9,7 @@ from typing import Final, TypedDict, cast
 
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import AMOUNT_KEYS
-from pools.domain.values.amounts import Amount, Number
+from pools.domain.values.amounts import Amount, Number, gpu_words, is_gpu
 
 MAX_QUOTA_ROWS: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""
@@ -59,12 +59,13 @@ def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: boo
 
 
 def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violation]:
-    what = f"{row.flavor}/{row.resource}"
+    key = f"{row.flavor}/{row.resource}"
+    what = gpu_words(row.flavor)[1] if is_gpu(key) else key
     for name in AMOUNT_KEYS:
         amount = getattr(row, name)
         if amount is None:
             continue
-        called = name.replace("_", " ")
+        called = "quota" if name == "nominal" else name.replace("_", " ")
         if amount < 0:
             yield Violation(f"{row.path}.{name}", Fault.NEGATIVE, f"The {called} of {what} must be at least 0.")
         if name != "nominal" and not has_parent:

@@ -338,8 +338,8 @@ def _check_temporary(
     if not now < until <= now + LONGEST_TEMPORARY_QUOTA:
         days = LONGEST_TEMPORARY_QUOTA.days
         message = (
-            f"{minute_text(until)} cannot be the end of a temporary quota: give a time after {minute_text(now)} and at "
-            f"most {days} days later, or leave the end out for a lasting quota."
+            f"A temporary quota ends after {minute_text(now)}, at most {days} days later. Give such a time, or leave "
+            "the end out for a lasting quota."
         )
         raise BadInput.of([Violation("until", Fault.BAD_END, message, numbers=(("longest_days", days),))])
     for flavor, gpus in lasting.by_flavor.items():
@@ -366,8 +366,8 @@ def _check_deadline(drain_by: datetime) -> None:
     if now < drain_by <= now + LONGEST_DRAIN:
         return
     message = (
-        f"{minute_text(drain_by)} cannot be the deadline of a drain: give a time after {minute_text(now)} and at most "
-        f"{LONGEST_DRAIN.days} days later, or leave it out."
+        f"The deadline of a drain is after {minute_text(now)}, at most {LONGEST_DRAIN.days} days later. Give such a "
+        "time, or leave it out."
     )
     raise BadInput.of(
         [Violation("drain_by", Fault.BAD_DEADLINE, message, numbers=(("longest_days", LONGEST_DRAIN.days),))]

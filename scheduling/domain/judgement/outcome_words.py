@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from pools.domain.values.counting import counted
 from scheduling.domain.judgement.shown_effects import EffectWithdrawal
 from scheduling.domain.promised_starts import PromiseOutcome, WithdrawalReason
 
@@ -45,8 +46,9 @@ def effect_found(
 
 def effect_words(lost: Sequence[str], started: Sequence[str]) -> str:
     """How many gangs lose GPUs, and how many start."""
-    loses = "gang loses" if len(lost) == 1 else "gangs lose"
-    return f"{len(lost)} {loses} GPUs, {len(started)} {'starts' if len(started) == 1 else 'start'}"
+    parts = [counted(len(lost), "gang loses GPUs", "gangs lose GPUs")] if lost else []
+    parts += [counted(len(started), "gang starts", "gangs start")] if started else []
+    return ", ".join(parts) or "no gang starts or loses GPUs"
 
 
 def _time(at: datetime) -> str:

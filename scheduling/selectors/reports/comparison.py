@@ -138,7 +138,7 @@ def _workflow_values(workflow: Workflow, now: datetime) -> _Values:
         ("waited_seconds", "Waited for its start", FactUnit.SECONDS): _length(
             workflow.submit_time, workflow.start_time or workflow.end_time, now
         ),
-        ("run_seconds", "Ran", FactUnit.SECONDS): _length(workflow.start_time, workflow.end_time, now),
+        ("run_seconds", "Since start", FactUnit.SECONDS): _length(workflow.start_time, workflow.end_time, now),
         **_attempt_values(attempts, now),
     }
 
@@ -166,7 +166,7 @@ def _gang_values(group: Group | None, waits: _Waits, now: datetime) -> _Values:
         },
         ("start_time", "Started", FactUnit.TIME): group.start_time,
         ("end_time", "Ended", FactUnit.TIME): group.end_time,
-        ("run_seconds", "Ran", FactUnit.SECONDS): _length(group.start_time, group.end_time, now),
+        ("run_seconds", "Since start", FactUnit.SECONDS): _length(group.start_time, group.end_time, now),
         **_attempt_values(attempts, now),
         ("nodes", "Nodes of the last attempts", FactUnit.TEXT): _names(task.node_name for task in latest),
         ("exit_codes", "Exit codes", FactUnit.TEXT): _names(
