@@ -48,7 +48,7 @@ WORKFLOW_COLUMNS = list_columns(
     ),
     Column(
         "run_seconds", "Since start", lambda row: None if row.run_seconds is None else round(row.run_seconds), None,
-        "ran", is_right=True, is_extra=True, meaning="From its first start to its end or now, with later waits in between",
+        "ran", is_right=True, is_extra=True, meaning="From its first start to its end or now; later waits count",
     ),
     replace(_STARTS, value=lambda row: start_about(row.waiting.start_times, datetime.now(UTC)) if row.waiting else ""),
     "how_long",

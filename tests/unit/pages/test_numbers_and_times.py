@@ -9,7 +9,21 @@ import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
 from pools.selectors.gpu_usage import apart
-from pools.templatetags.osmo import ago, badge, counting, exact, gpus, lasting, marked, signed, span, tone, usage_bar
+from pools.templatetags.osmo import (
+    ago,
+    badge,
+    counting,
+    exact,
+    gpus,
+    lasting,
+    marked,
+    pretty,
+    signed,
+    span,
+    tone,
+    usage_bar,
+    whole_names,
+)
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
@@ -155,3 +169,16 @@ def test_a_number_with_its_word() -> None:
         "1\N{NARROW NO-BREAK SPACE}234 GPUs",
     ]
     assert [counting(number, "is,are") for number in (1, 2)] == ["1 is", "2 are"]
+
+
+@pytest.mark.parametrize("nothing", [None, "", [], {}])
+def test_a_stored_value_of_nothing_is_a_dash(nothing: object) -> None:
+    assert (pretty(nothing), pretty(0), pretty(False), pretty(["a"])) == ("–", "0", "false", '[\n  "a"\n]')
+
+
+def test_names_in_a_sentence_are_whole_and_escaped() -> None:
+    text = whole_names("<b> started chat-service-1 on language--tune: a - b")
+    assert text == (
+        '&lt;b&gt; started <span class="oa-whole">chat-service-1</span> on '
+        '<span class="oa-whole">language--tune:</span> a - b'
+    )
