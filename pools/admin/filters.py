@@ -6,7 +6,7 @@ The REST API refuses values that it cannot read; a page shows its list without t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +19,7 @@ from pools.admin.forms import MAX_TEXT_LENGTH, TOO_LONG, time_field
 from pools.domain.lists import PoolQuery
 from pools.domain.names import readable_name
 from pools.domain.structured_input.declared_values import TEXT, DeclaredValue, fields_of
+from pools.domain.values.durations import minute_text
 from pools.filtersets.audit import AuditFilterSet
 from pools.filtersets.base import QueryFilter, QueryFilterSet
 from pools.models import AuditEntry
@@ -63,7 +64,7 @@ _COMPLETED = {"user": "users", "users": "users", "actor": "users", "pool": "pool
 def _value_text(field: forms.Field, value: Any) -> str:
     if isinstance(field, forms.ChoiceField):
         return next(str(words) for known, words in field.widget.choices if str(known) == str(value))
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else readable_name(str(value))
+    return minute_text(value) if isinstance(value, datetime) else readable_name(str(value))
 
 
 class PageFilterSet(QueryFilterSet):

@@ -44,5 +44,5 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plain_cell(value) if isinstance(value, str) else value

@@ -212,7 +212,7 @@ def _age(seconds: float) -> str:
 
 
 def _utc(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time.astimezone(UTC).isoformat(' ')[:19]} UTC"
 
 
 @register.filter

@@ -261,7 +261,7 @@ def usage_csv(answer: UsageAnswer, named: Sequence[str]) -> HttpResponse:
     )
     whom = named if len(named) <= MAX_NAMED_IN_FILE else [f"{len(named)}-pools-and-users"]
     last = question.until.astimezone(UTC) - timedelta.resolution
-    parts = ("usage", *map(slugify, whom), f"{question.since.astimezone(UTC):%Y-%m-%d}-to-{last:%Y-%m-%d}")
+    parts = ("usage", *map(slugify, whom), f"{question.since.astimezone(UTC).date()}-to-{last.date()}")
     return csv_response("-".join(filter(None, parts)), columns, rows)
 
 

@@ -36,7 +36,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 def minute_text(time: datetime) -> str:
     """A time with a zone, to the minute."""
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{time.astimezone(UTC).isoformat(' ')[:16]} UTC"  # strftime writes the year 1 with one digit
 
 
 def span_text(seconds: float, *, is_signed: bool = False) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from pools.domain.values.counting import counted
+from pools.domain.values.durations import minute_text
 from scheduling.domain.judgement.shown_effects import EffectWithdrawal
 from scheduling.domain.promised_starts import PromiseOutcome, WithdrawalReason
 
@@ -15,16 +16,16 @@ _WITHDRAWN_START = {
     WithdrawalReason.NO_RESERVATION: "its start reservation has gone",
 }
 _WITHDRAWN_EFFECT = {
-    EffectWithdrawal.CHANGED: "not compared: something else changed before the next cycle had ended",
+    EffectWithdrawal.CHANGED: "not compared: something else changed too",
     EffectWithdrawal.TIME: "not compared: the clock alone made the difference",
-    EffectWithdrawal.NOT_JUDGED: "not compared: the scheduler of the cluster decides",
+    EffectWithdrawal.NOT_JUDGED: "not compared: the cluster decides",
 }
 
 
 def start_found(outcome: PromiseOutcome, reason: str, ended_at: datetime | None) -> str:
     """What came of a promised start; empty while it is open."""
     if outcome is PromiseOutcome.KEPT and ended_at is not None:
-        return f"started {_time(ended_at)}"
+        return f"started {minute_text(ended_at)}"
     if outcome is PromiseOutcome.BROKEN:
         return "had not started by then"
     return _WITHDRAWN_START[WithdrawalReason(reason)] if reason else ""
@@ -32,7 +33,7 @@ def start_found(outcome: PromiseOutcome, reason: str, ended_at: datetime | None)
 
 def start_said(latest_start: datetime) -> str:
     """What a promised start said."""
-    return f"starts by {_time(latest_start)}"
+    return f"starts by {minute_text(latest_start)}"
 
 
 def effect_found(
@@ -49,7 +50,3 @@ def effect_words(lost: Sequence[str], started: Sequence[str]) -> str:
     parts = [counted(len(lost), "gang loses GPUs", "gangs lose GPUs")] if lost else []
     parts += [counted(len(started), "gang starts", "gangs start")] if started else []
     return ", ".join(parts) or "no gang starts or loses GPUs"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -116,13 +116,13 @@ def _window_of_days(since_text: str, until_text: str, now: datetime) -> UsageWin
     if last - first > MAX_LENGTH:
         return f"A time is at most {MAX_LENGTH.days} days long. The period is shown instead."
     since, end = _midnight(first), _midnight(last + timedelta(days=1))
-    title = f"{first:%-d %B %Y} to {last:%-d %B %Y}"
+    title = f"{first:%-d %B} {first.year:04} to {last:%-d %B} {last.year:04}"
     return UsageWindow(f"{first}-to-{last}", title, since, min(end, now), end)
 
 
 def day_text(day: date) -> str:
     """A day that reads the same everywhere: 31 Oct 2026."""
-    return f"{day:%-d %b %Y}"
+    return f"{day:%-d %b} {day.year:04}"
 
 
 def shown_day(text: str) -> str:

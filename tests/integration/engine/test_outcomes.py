@@ -130,4 +130,4 @@ def test_what_a_cluster_decides_is_not_judged(cluster: Cluster) -> None:
     effect_confirmed.send(sender=None, actor=root, title="Configure kai", memos=[memo], tokens=OwnChange({}, {}))
     row = cluster.get(LIST)["outcomes"][0]
     assert (row["subject"], row["outcome"], row["reason"]) == ("Configure kai", "withdrawn", "not_judged")
-    assert row["found"] == "not compared: the scheduler of the cluster decides"
+    assert row["found"] == "not compared: the cluster decides"
