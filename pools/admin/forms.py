@@ -80,7 +80,7 @@ class ServiceForm(forms.Form):
             return message
         rest = message[len(path) :]
         of_forms = re.sub(r" from -[\d,]+ to ", " from 0 to ", rest)
-        if (empty := self.fields[field].widget.attrs.get("placeholder")) and of_forms != rest:
+        if (empty := self.fields[field].widget.attrs.get("placeholder")) and (of_forms != rest or "no limit" in rest):
             of_forms += f" An empty box means: {empty}."
         rest = of_forms
         entry = re.fullmatch(r"\w+\[(\d+)\]\.?(.*)", path)
