@@ -9,7 +9,7 @@ from typing import Final, TypedDict, cast
 
 from pools.domain.errors import Fault, Violation
 from pools.domain.quota.tree import AMOUNT_KEYS
-from pools.domain.values.amounts import Amount, Number, gpu_words, is_gpu
+from pools.domain.values.amounts import GPU, Amount, Number, gpu_words, is_gpu
 
 MAX_QUOTA_ROWS: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""
@@ -60,20 +60,20 @@ def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: boo
 
 def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violation]:
     key = f"{row.flavor}/{row.resource}"
-    what = gpu_words(row.flavor)[1] if is_gpu(key) else key
+    of = "" if key == GPU else f" of {gpu_words(row.flavor)[1] if is_gpu(key) else key}"
     for name in AMOUNT_KEYS:
         amount = getattr(row, name)
         if amount is None:
             continue
         called = "quota" if name == "nominal" else name.replace("_", " ")
         if amount < 0:
-            yield Violation(f"{row.path}.{name}", Fault.NEGATIVE, f"The {called} of {what} must be at least 0.")
+            yield Violation(f"{row.path}.{name}", Fault.NEGATIVE, f"The {called}{of} must be at least 0.")
         if name != "nominal" and not has_parent:
             above = "cohort" if is_pool else "parent"
-            message = f"A {called} of {what} needs a {above}: without one it can neither borrow nor lend."
+            message = f"A {called}{of} needs a {above}: without one it can neither borrow nor lend."
             yield Violation(f"{row.path}.{name}", Fault.LIMIT_WITHOUT_PARENT, message)
     if is_pool and row.lending_limit is not None and row.lending_limit > row.nominal >= 0:
-        message = f"The lending limit of {what} ({row.lending_limit}) is above the quota ({row.nominal})."
+        message = f"The lending limit{of} ({row.lending_limit}) is above the quota ({row.nominal})."
         yield Violation(f"{row.path}.lending_limit", Fault.LENDING_ABOVE_NOMINAL, message)
 
 
