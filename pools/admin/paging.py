@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
 
+from pools.selectors.list_order import read_part
+
 ROWS_PER_PAGE = 50
 MAX_PAGE_NUMBER = 10_000
 
@@ -38,6 +40,5 @@ def parse_page_number(value: Any) -> int:
 def paginate(rows: QuerySet[ModelRow], page: Any) -> ListPage[ModelRow]:
     """The requested page; the first for an invalid number. One query."""
     number = parse_page_number(page)
-    start = (number - 1) * ROWS_PER_PAGE
-    page_rows = list(rows[start : start + ROWS_PER_PAGE + 1])
-    return ListPage(page_rows[:ROWS_PER_PAGE], number, number + 1 if len(page_rows) > ROWS_PER_PAGE else 0)
+    page_rows, has_next = read_part(rows, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
+    return ListPage(page_rows, number, number + 1 if has_next else 0)

@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from pools.domain.errors import BadInput, Fault, Violation
 from pools.domain.people.roles import Actor
 from pools.domain.structured_input.declared_values import DeclaredValue, ValueKind, fields_of
+from pools.selectors.list_order import read_part
 
 
 class ParsedField(forms.Field):
@@ -170,9 +171,7 @@ class QueryFilterSet(django_filters.FilterSet):  # type: ignore[misc]  # as abov
 
     def read_page(self) -> tuple[list[Any], bool]:
         """The rows of the requested page, and whether more follow. One query. Raises as `matching_rows`."""
-        rows, limit, offset = self.matching_rows(), self.value("limit"), self.value("offset")
-        found = list(rows[offset : offset + limit + 1])
-        return found[:limit], len(found) > limit
+        return read_part(self.matching_rows(), limit=self.value("limit"), offset=self.value("offset"))
 
     def violations(self) -> list[Violation]:
         """Each parameter that cannot be read."""

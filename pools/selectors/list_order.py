@@ -1,18 +1,20 @@
-"""The order of a list, from `?sort=COLUMN` (ascending) or `?sort=-COLUMN` (descending) in its address."""
+"""The order of a list, from `?sort=COLUMN` (ascending) or `?sort=-COLUMN` (descending) in its address, and the part of
+it that is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.expressions import OrderBy
 
 from pools.domain.columns import Column
 from pools.representations.page_parameters import read_choice
 
 SORT_PARAMETER = "sort"
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,9 @@ def read_list_order(
     expression = F(field) if isinstance(field, str) else field
     ordered = OrderBy(expression, descending=is_descending, nulls_last=True)
     return ListOrder(key, is_descending, (ordered, "-pk" if is_descending else "pk"))
+
+
+def read_part(rows: QuerySet[Any, Row], *, limit: int, offset: int) -> tuple[list[Row], bool]:
+    """At most `limit` of these rows, and whether more follow. One query, which counts nothing."""
+    found = list(rows[offset : offset + limit + 1])
+    return found[:limit], len(found) > limit

@@ -18,6 +18,7 @@ from pools.domain.lists import ApprovalQuery
 from pools.domain.people.roles import Actor
 from pools.models import ApprovalRequest
 from pools.representations.approval import ApprovalAnswer, approval_body
+from pools.selectors.list_order import read_part
 from pools.services.changes.dry_run import EffectAnswer, effect_on_pool_tree
 from pools.services.configuration.approvals import approve, get_request, list_requests, reject, withdraw
 from pools.services.configuration.cohort_effects import effect_on_pool
@@ -44,10 +45,9 @@ class ApprovalList(View):
         query = read_query(ApprovalQuery, request)
         chosen = {"state": query.state, "pool": query.pool}
         rows = list_requests(self.actor).filter(**{key: value for key, value in chosen.items() if value})
-        page = list(rows[query.offset : query.offset + query.limit + 1])
-        bodies = [approval_body(row, self.actor) for row in page[: query.limit]]
-        answer: ApprovalListAnswer = {"approvals": bodies, "more_entries": len(page) > query.limit}
-        return Response(answer)
+        page, more = read_part(rows, limit=query.limit, offset=query.offset)
+        bodies = [approval_body(row, self.actor) for row in page]
+        return Response(ApprovalListAnswer(approvals=bodies, more_entries=more))
 
 
 class ApprovalDetail(View):

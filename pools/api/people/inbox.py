@@ -17,6 +17,7 @@ from pools.domain.lists import InboxQuery
 from pools.domain.people.notices import NoticeKind
 from pools.models import InboxNotice
 from pools.selectors.inbox import count_unread, inbox_of
+from pools.selectors.list_order import read_part
 from pools.services.people.inbox import mark_all_read, mark_read
 
 
@@ -61,13 +62,10 @@ class Inbox(View):
     @describe_operation("List news, the newest first.", query_parameters=parameters_of(InboxQuery), answer=InboxAnswer)
     def get(self, request: Request) -> Response:
         query = read_query(InboxQuery, request)
-        found = list(inbox_of(self.actor, only_unread=query.unread)[query.offset : query.offset + query.limit + 1])
-        answer: InboxAnswer = {
-            "news": [news_body(row) for row in found[: query.limit]],
-            "unread": count_unread(self.actor),
-            "more_entries": len(found) > query.limit,
-        }
-        return Response(answer)
+        rows = inbox_of(self.actor, only_unread=query.unread)
+        page, more = read_part(rows, limit=query.limit, offset=query.offset)
+        news = [news_body(row) for row in page]
+        return Response(InboxAnswer(news=news, unread=count_unread(self.actor), more_entries=more))
 
 
 class InboxReadAll(View):

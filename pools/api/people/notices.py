@@ -28,6 +28,7 @@ from pools.domain.lists import NoticeQuery
 from pools.domain.people.notices import Channel, NoticeKind, NoticeStatus
 from pools.domain.people.roles import Actor
 from pools.models import Notice, NoticeTarget
+from pools.selectors.list_order import read_part
 from pools.services.people.notice_targets import (
     create_target,
     delete_target,
@@ -269,9 +270,8 @@ class NoticeList(View):
         rows = list_notices(self.actor)
         rows = rows.filter(status=query.status) if query.status else rows
         rows = rows.filter(target_id=query.target) if query.target else rows
-        found = list(rows[query.offset : query.offset + query.limit + 1])
-        shown = [notice_body(row) for row in found[: query.limit]]
-        return Response(NoticeListAnswer(notices=shown, more_entries=len(found) > query.limit))
+        page, more = read_part(rows, limit=query.limit, offset=query.offset)
+        return Response(NoticeListAnswer(notices=[notice_body(row) for row in page], more_entries=more))
 
 
 class NoticeReplay(View):

@@ -11,6 +11,7 @@ from pools.api.questions import parameters_of
 from pools.api.rendering import zoned_text
 from pools.api.schema import ZonedText, describe_operation
 from pools.api.views import View
+from pools.selectors.list_order import read_part
 from pools.services.configuration.backends import read_backend
 from scheduling.domain.lists import DifferenceQuery
 from scheduling.domain.observed.differences import DifferenceKind
@@ -53,12 +54,8 @@ class DifferenceList(View):
         rows = SchedulerDifference.objects.filter(backend=row).select_related("backend", "pool", "workflow")
         filters = DifferenceFilterSet(request.query_params, rows, actor=self.actor)
         matching, limit, offset = filters.matching_rows(), filters.value("limit"), filters.value("offset")
-        found = list(matching.order_by("-id")[offset : offset + limit + 1])
-        body = DifferenceListAnswer(
-            differences=[_difference_body(each) for each in found[:limit]],
-            more_entries=len(found) > limit,
-        )
-        return Response(body)
+        page, more = read_part(matching.order_by("-id"), limit=limit, offset=offset)
+        return Response(DifferenceListAnswer(differences=[_difference_body(each) for each in page], more_entries=more))
 
 
 def _difference_body(row: SchedulerDifference) -> DifferenceAnswer:

@@ -10,6 +10,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 
 from pools.domain.people.roles import Actor
 from pools.models import Backend
+from pools.selectors.list_order import read_part
 from scheduling.domain.judgement.outcome_words import effect_found, effect_words, start_found, start_said
 from scheduling.domain.lists import OutcomeKind, OutcomeQuery
 from scheduling.domain.promised_starts import PromiseOutcome
@@ -38,14 +39,13 @@ def list_outcomes(actor: Actor, query: OutcomeQuery) -> tuple[list[SaidBefore], 
     kinds = {OutcomeKind.START: _starts(actor), OutcomeKind.PREVIEW: _previews(actor)}
     wanted = [_keys(_matching(rows, query), kind) for kind, rows in kinds.items() if query.kind in {None, kind}]
     keys = wanted[0] if len(wanted) == 1 else wanted[0].union(*wanted[1:], all=True)
-    listed = list(keys.order_by("-made_at", "kind", "-id")[query.offset : query.offset + query.limit + 1])
-    page = listed[: query.limit]
+    page, more = read_part(keys.order_by("-made_at", "kind", "-id"), limit=query.limit, offset=query.offset)
     found: dict[tuple[str, int], SaidBefore] = {}
     for kind, rows in kinds.items():
         if ids := [pk for pk, _, of_kind in page if of_kind == kind]:
             read = _read_start if kind is OutcomeKind.START else _read_preview
             found |= {(kind.value, row.pk): read(row) for row in rows.filter(pk__in=ids)}
-    return [found[of_kind, pk] for pk, _, of_kind in page], len(listed) > query.limit
+    return [found[of_kind, pk] for pk, _, of_kind in page], more
 
 
 def _starts(actor: Actor) -> QuerySet[Any]:

@@ -12,6 +12,7 @@ from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquer
 from django.db.models.functions import Cast, Extract, Floor
 
 from pools.domain.people.roles import Actor, Permission
+from pools.selectors.list_order import read_part
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.timelines.event_lanes import LaneCount
 from scheduling.models import Decision, Interruption, Workflow
@@ -53,8 +54,8 @@ def list_decisions(
     rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
     caused = Interruption.objects.filter(workflow=OuterRef("workflow"), time=OuterRef("time"), group=OuterRef("group"))
     rows = rows.annotate(receipt=Subquery(caused.order_by("id").values("pk")[:1]))
-    found = list(rows.order_by("-id")[offset : offset + limit + 1])
-    return _visible_decisions(actor, found[:limit]), len(found) > limit
+    page, more = read_part(rows.order_by("-id"), limit=limit, offset=offset)
+    return _visible_decisions(actor, page), more
 
 
 def count_decisions(decisions: QuerySet[Decision], slot: timedelta) -> list[LaneCount]:

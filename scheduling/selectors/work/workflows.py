@@ -17,6 +17,7 @@ from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.people.roles import Actor
 from pools.models import Backend, Pool, User
+from pools.selectors.list_order import read_part
 from pools.selectors.submission_path import column_names, columns_sql, known_row
 from scheduling.models import Group, Task, Workflow
 
@@ -96,8 +97,7 @@ _LISTED_COLUMNS = (
 def list_workflows(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tuple[list[Workflow], bool]:
     """One page of the rows of a `WorkflowFilterSet`, and whether more rows follow. One query."""
     rows = rows.select_related("pool", "root_pool__backend", "submitted_by").only(*_LISTED_COLUMNS)
-    found = list(rows[offset : offset + limit + 1])
-    return found[:limit], len(found) > limit
+    return read_part(rows, limit=limit, offset=offset)
 
 
 def get_visible_workflow(actor: Actor, name: str) -> Workflow:
