@@ -13,6 +13,7 @@ from django.utils.html import escape
 from pools.database.transactions import database_time
 from pools.models import Pool
 from scheduling.history.own import replays
+from scheduling.history.replay.sentences import replay_sentences
 from scheduling.models import HistoryReplay
 from scheduling.selectors.reports.replay_bars import MAX_TEAMS, Bar, TeamBars, compare_bars
 from tests.integration.admin.conftest import submit_workflow
@@ -140,3 +141,13 @@ def test_proposals_lead_to_the_usual_preview_of_each_change(as_person: SignedIn)
     preview = chief.get(link[1]).content.decode()
     assert "Resize team--a" in preview
     assert Pool.objects.get(name="team--a").last_quota == before
+
+
+def test_the_remainder_of_a_pool_has_its_one_name() -> None:
+    numbers = {"jobs": 2, "wait_mean_s": 60.0, "starts": 1, "reclaims": 0, "preemptions": 0}
+    answer = {
+        "on": {"teams": {"team--_shared": numbers}},
+        "against": {"teams": {"team--_shared": {**numbers, "wait_mean_s": 30.0, "starts": 2}}},
+        "people": [], "more_people": 0, "identical": True,
+    }  # fmt: skip
+    assert replay_sentences(answer)[0].startswith("Pool remainder (shared) of team waits 50 % less")

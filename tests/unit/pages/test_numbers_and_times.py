@@ -8,6 +8,7 @@ import pytest
 import time_machine
 
 from pools.domain.quota.usage_bar import UsageBar
+from pools.domain.values.durations import minute_text
 from pools.selectors.gpu_usage import apart
 from pools.templatetags.osmo import (
     ago,
@@ -182,3 +183,7 @@ def test_names_in_a_sentence_are_whole_and_escaped() -> None:
         '&lt;b&gt; started <span class="oa-whole">chat-service-1</span> on '
         '<span class="oa-whole">language--tune:</span> a - b'
     )
+
+
+def test_a_year_has_four_digits() -> None:
+    assert minute_text(datetime(1, 1, 1, tzinfo=UTC)) == "0001-01-01 00:00 UTC"
