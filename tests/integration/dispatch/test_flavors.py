@@ -5,20 +5,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
 from pools.domain.changes.pools import PatchPool
-from pools.models import Backend, FlavorUsage, KubernetesSettings, Node
+from pools.models import Backend, FlavorUsage, Node
 from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
 from scheduling.history.forecast.futures import sample_waits
 from scheduling.history.starts.forecast_facts import read_forecast_facts
 from scheduling.kube.connection import resource_kinds
 from scheduling.models import Decision, Group, Task, Workflow
-from scheduling.selectors.cluster.desired_queues import read_desired_state
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.selectors.what_if.live_question import answer_live_question
 from scheduling.selectors.work.decisions import read_flavor_starts
@@ -91,14 +89,6 @@ def test_a_gang_gets_one_flavor_and_its_pods_the_nodes_of_it(harness: AgentHarne
     usage = {row.flavor: (row.used, row.committed) for row in FlavorUsage.objects.all()}
     assert usage == {"h100": (8, 16), "a100": (0, 8)}  # until it starts, the second could still need either
     assert verify() == []
-
-
-def test_the_queue_of_the_cluster_has_the_sums(fake_harness: AgentHarness) -> None:
-    give_flavors(fake_harness, h100=8, a100=16)
-    settings = KubernetesSettings.objects.get(backend=fake_harness.backend)
-    desired = read_desired_state(fake_harness.backend, settings, uuid4())
-    quotas = {name: queue.quota for name, queue in desired.queues.items()}
-    assert quotas["osmo-pool-osmo-team"] == quotas["osmo-pool-osmo-team---shared"] == 24
 
 
 def test_work_that_no_flavor_lets_start_waits_here_and_hears_about_each(harness: AgentHarness) -> None:

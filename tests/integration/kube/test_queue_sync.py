@@ -11,7 +11,7 @@ from django.utils import timezone
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
 from pools.domain.changes.pools import DeletePool, PutPool, RenamePool
-from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool, ResizeSubpool
 from pools.models import Backend, KubernetesSettings, Pool
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.kube.connection.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
@@ -66,6 +66,17 @@ def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
     assert leaf["metadata"]["labels"]["osmo.pool"] == "team"
     assert not is_cluster_behind(lab.backend.pk)
     assert lab.row.objects_observed == 4, "with those that it made"
+
+
+@with_a_real_one("kube_namespace")
+def test_queues_of_a_pool_with_flavors_have_the_sums(lab: SyncHarness) -> None:
+    settings(lab, flavors=[{"name": name, "node_labels": {"gpu.product": name}} for name in ("h100", "a100")])
+    quotas = {"h100": {"guarantee": 8}, "a100": {"guarantee": 16}}
+    body = {"backend": lab.backend.name, "resources": {"flavors": quotas}}
+    world.apply_change(PutPool(name="team", body=body))
+    world.apply_change(CreateSubpool(parent="team", subpool_name="a", quotas={"h100": 4, "a100": 6}))
+    lab.sync()
+    assert lab.queues() == {"": -1, "team": 24, "team---shared": 14, "team--a": 10}
 
 
 def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
