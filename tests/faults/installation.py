@@ -60,6 +60,8 @@ class FaultyInstallation(Stack):
         """Kill everything and remove its data."""
         for client in self._clients:
             client.close()
+        if self._session is not None:
+            self._session.close()
         for name in self.children:
             self.kill_process(name)
         self.servers.remove()
