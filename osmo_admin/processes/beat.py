@@ -6,11 +6,13 @@ Any number of beats may run: one holds the lease and sends tasks, the others sta
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from celery import platforms
 from django.db import Error, ProgrammingError, close_old_connections
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 from kombu.exceptions import OperationalError as BrokerError
@@ -52,10 +54,15 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     _ticked_at = 0.0
     _is_leader: bool | None = None  # None: not known yet
     _liveness = Liveness(heartbeat.BEAT)
+    _is_at_work = _must_end = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: bool = False, **kwargs: Any) -> None:
         self._lease = Lease(1, BeatLease, LEASE_TIMING)  # not once for all: processes are forked later
-        super().__init__(*args, **kwargs)
+        if not lazy:
+            # In place of Celery's, which write the schedule inside of whatever runs: in a statement it would wait for
+            # the connection that the statement itself holds.
+            platforms.signals.update(SIGTERM=self._end, SIGINT=self._end)
+        super().__init__(*args, lazy=lazy, **kwargs)
 
     def setup_schedule(self) -> None:
         """Read the rows, as soon as the database and the broker answer."""
@@ -64,7 +71,8 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
         while True:
             self._liveness.note_round()
             try:
-                super().setup_schedule()
+                with self._undisturbed():
+                    super().setup_schedule()
             except Exception as problem:
                 if not _may_pass(problem):
                     raise
@@ -78,15 +86,16 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
         """Send the tasks that are due. Returns the seconds until the next tick."""
         self._liveness.note_round()
         try:
-            if not self._holds_lease():
-                return RETRY_SECONDS
-            if not self._ensured:
-                ensure_periodic_tasks()
-                self._ensured = True
-            if (now := time.time()) < self._ticked_at:
-                self._heap = None  # its times are those of the clock before it was set back
-            self._ticked_at = now
-            delay: float = super().tick(*args, **kwargs)
+            with self._undisturbed():
+                if not self._holds_lease():
+                    return RETRY_SECONDS
+                if not self._ensured:
+                    ensure_periodic_tasks()
+                    self._ensured = True
+                if (now := time.time()) < self._ticked_at:
+                    self._heap = None  # its times are those of the clock before it was set back
+                self._ticked_at = now
+                delay: float = super().tick(*args, **kwargs)
         except Exception as problem:
             if not _may_pass(problem):
                 raise
@@ -104,13 +113,40 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
             raise LeaseLost("The lease of beat may have run out; another beat sends this task.", retry_after=1)
         return super().apply_async(*args, **kwargs)
 
+    def sync(self) -> None:
+        """Write the runs of the tasks."""
+        with self._undisturbed():
+            super().sync()
+
     def close(self) -> None:
         """The end of the process: another beat need not wait for the end of the lease."""
-        super().close()
-        if self._is_leader:
-            self._is_leader = False
-            with suppress(Error):
-                self._lease.release()
+        self._must_end = False
+        with self._undisturbed():
+            super().close()
+            if self._is_leader:
+                self._is_leader = False
+                with suppress(Error):
+                    self._lease.release()
+
+    def _end(self, *_: object) -> None:
+        """A signal to end the process: at once where it sleeps, else after the work."""
+        self._must_end = True
+        if not self._is_at_work:
+            raise SystemExit
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Work in which a signal to end the process waits for its end."""
+        if self._is_at_work:
+            yield
+            return
+        self._is_at_work = True
+        try:
+            yield
+        finally:
+            self._is_at_work = False
+            if self._must_end:
+                raise SystemExit
 
     def _holds_lease(self) -> bool:
         """Claim the lease, or renew it. A beat that takes over begins with the rows as the last one left them, so it

@@ -114,6 +114,22 @@ def test_one_sends_and_another_takes_over(
     assert left.exit_code() is None
 
 
+def test_it_ends_in_the_middle_of_a_statement(
+    installation: FaultyInstallation, start: Callable[[str], ChildProcess]
+) -> None:
+    """The end is noted while a statement of the beat waits; it then writes the schedule, and releases its lease."""
+    first = start("first")
+    installation.wait_until(lambda: is_working(first), what="the first works")
+    with installation.hold_tables("scheduling_beatlease"):
+        installation.wait_until(installation.is_waiting_for_lock, what="the beat renews its lease")
+        first.popen.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+    popen_of(first).wait(10)
+    assert installation.query("SELECT FROM scheduling_beatlease WHERE lease_holder IS NULL"), (
+        "it has released its lease"
+    )
+
+
 @pytest.mark.django_db
 def test_a_task_is_refused_after_the_lease(running_services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the renewal and the sending, too."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -27,10 +29,14 @@ from tests.support.services import Services
 
 
 @pytest.fixture(autouse=True)
-def _no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signs of life of a process would go on after the test."""
+def _not_a_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The signs of life and the ends by a signal of a process would go on after the test."""
     monkeypatch.setattr(Liveness, "start", lambda self: None)
     monkeypatch.setattr(Reporter, "start", lambda self: None)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
