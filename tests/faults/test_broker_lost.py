@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def hold_messages(installation: FaultyInstallation, count: int = 1) -> Iterator[
     assert len(workers) == 2
     with installation.suspend_process(process_commands.BEAT), installation.broker_client() as broker:
         installation.wait_until(lambda: broker.llen("celery") == 0, what="the worker has nothing to do")
-        time.sleep(1)  # and has finished what it took
+        installation.wait_until(lambda: _rest(workers), what="the worker has finished what it took")
         broker.flushall()
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
@@ -58,6 +59,18 @@ def hold_messages(installation: FaultyInstallation, count: int = 1) -> Iterator[
     finally:
         for pid in workers:
             os.kill(pid, signal.SIGCONT)
+
+
+def _rest(pids: list[int]) -> bool:
+    """Whether these processes use no processor for a second."""
+    before = [_ticks(pid) for pid in pids]
+    time.sleep(1)
+    return before == [_ticks(pid) for pid in pids]
+
+
+def _ticks(pid: int) -> list[str]:
+    """The processor time of a process so far: its own, and that of the kernel for it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
 
 
 def assert_recovered(installation: FaultyInstallation, pool: str, pids: dict[str, int]) -> None:
