@@ -47,9 +47,11 @@ def split_name(name: str) -> PoolPath:
 
 
 def readable_name(name: str) -> str:
-    """The name of a leaf where its pool does not stand beside it; of the shared queue its label on all pages."""
+    """The name of a leaf where its pool does not stand beside it; of the shared queue its label on all pages. A flavor
+    of parts at its end stays: `team--_shared/t4`."""
     parent, leaf = split_name(name)
-    return f"{REMAINDER_LABEL} of {parent}" if leaf == SHARED_QUEUE else name
+    queue, slash, part = (leaf or "").partition("/")
+    return f"{REMAINDER_LABEL} of {parent}{slash}{part}" if queue == SHARED_QUEUE else name
 
 
 def renamed_leaf(name: str, old: str, new: str) -> str:

@@ -117,4 +117,5 @@ def unread_filter(label: str, reason: str) -> str:
 
 def unknown_value(known: Iterable[str]) -> str:
     """The reason where a parameter has only the `known` values."""
-    return f"this is not a known value. Known are: {join_words(known)}."
+    names = join_words(known)
+    return f"this is not a known value. Known are: {names}." if names else "there is no value to choose."

@@ -453,7 +453,7 @@ def _with_moments(text: str) -> str:
     )
 
 
-_HYPHENED = re.compile(r"(\S*\w-\S*\w\S*)")
+_HYPHENED = re.compile(r"(?<!\S)(\S*\w-\S*\w\S*)")  # from the start of a word alone: else slow for a long one
 _MINUTE = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\b")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django import forms as django_forms
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,6 +17,7 @@ from pools.admin.filters import FilterChip
 from pools.admin.forms import MAX_TEXT_LENGTH, WholeNumberField, script_media
 from pools.admin.paging import parse_page_number
 from pools.domain.errors import DomainError, NotFound, Throttled, joined_messages
+from pools.domain.list_columns import FLAVOR_COLUMN
 from pools.domain.people.roles import Permission, is_allowed
 from pools.models import Backend, Node
 from pools.representations.csv_files import is_csv_request, list_csv
@@ -232,7 +235,9 @@ class NodeAdmin(PolicyAdmin):
                 raise NotFound(f"There is no cluster {backend} that you can see.") from None
         if found and is_csv_request(request):
             lines = ((name, loss) for loss in found.losses for name in loss.nodes)
-            return list_csv("losses", NODE_LOSS_COLUMNS, lines)
+            flavor = {"flavor": replace(FLAVOR_COLUMN, value=lambda row: row[1].flavor)}
+            has_flavors = any(loss.flavor for loss in found.losses)
+            return list_csv("losses", NODE_LOSS_COLUMNS | (flavor if has_flavors else {}), lines)
         reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
         above = reverse("admin:pools_backend_changelist" if reads_platform else "admin:pools_node_changelist")
         page = self.render_page(

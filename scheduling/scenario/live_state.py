@@ -8,7 +8,7 @@ from typing import Any
 
 from pools.domain.shortage.degraded import DegradedRule
 from scheduling.domain.engine.facts import ClusterFacts, NodeBar
-from scheduling.domain.engine.moved_nodes import nodes_without_work
+from scheduling.domain.engine.moved_nodes import nodes_after
 from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import ScenarioDraft
@@ -94,7 +94,7 @@ def _read_draft(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenari
             for task, now in zip(before.tasks, after.tasks, strict=True)
             if task.node is not None and now.node is None
         ]
-        draft.nodes = {node.name: node for node in nodes_without_work(draft.nodes.values(), gone)}
+        draft.nodes = {node.name: node for node in nodes_after(draft.nodes.values(), gone)}
     return draft
 
 

@@ -23,6 +23,7 @@ from pools.services.gpu_quota.gpu_allocations import adjust
 from pools.services.gpu_quota.gpu_rebuild import PodWorker, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import world
+from tests.support.children import popen_of
 from tests.support.kube_server import wait_for
 from tests.support.preloading import start_program
 from tests.support.races import Rendezvous
@@ -211,7 +212,7 @@ def _six_processes(template: Services, mode: str, output: Path) -> list[str]:
                 if gate == GATE or mode == "unlocked":
                     wait_for(lambda word=word: output.read_text().split().count(word) == 6, description=word)  # type: ignore[misc]
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
-            children.popen.wait()
+            popen_of(children).wait(200)
         finally:
             children.kill_group()
     return sorted(word for word in output.read_text().split() if word not in ("ready", "read"))

@@ -20,6 +20,7 @@ from scheduling.models import HistoryReplay
 from scheduling.models.history.history_replay import ReplayStatus
 from scheduling.services import notifications
 from tests.support import world
+from tests.support.children import popen_of
 from tests.support.kube_server import wait_for
 from tests.support.preloading import start_program
 from tests.support.services import Services
@@ -73,7 +74,7 @@ def test_a_frozen_process_gives_its_place_to_others(
 
         go.touch()
         process.popen.send_signal(signal.SIGCONT)
-        process.popen.wait()
+        popen_of(process).wait(60)
         assert said.read_text() == "working\nlost\n"
         assert HistoryReplay.objects.get(pk=first).answer == {}, "it wakes up and has nothing to say"
 

@@ -22,7 +22,6 @@ from tests.support.stack import Stack
 
 GPUS = 10_000
 LOCK_TIMEOUT = 1.0
-LOGIN_SECONDS = 120.0
 _OFFLINE = """
     UPDATE pools_backend SET offline = %s FROM pools_pool
     WHERE pools_pool.backend_id = pools_backend.id AND pools_pool.name = %s RETURNING pools_backend.id
@@ -46,8 +45,6 @@ class FaultyInstallation(Stack):
         }  # fmt: skip
         super().__init__(servers, folder, blocker, own)
         self.servers, self.like = servers, like
-        self._admin: httpx.Client | None = None
-        self._admin_since = 0.0
 
     def start(self) -> None:
         """Start the servers and all processes on an empty database."""
@@ -60,8 +57,7 @@ class FaultyInstallation(Stack):
         """Kill everything and remove its data."""
         for client in self._clients:
             client.close()
-        if self._session is not None:
-            self._session.close()
+        self.close_session()
         for name in self.children:
             self.kill_process(name)
         self.servers.remove()
@@ -233,17 +229,5 @@ class FaultyInstallation(Stack):
         """Submit one workflow, or many at once, as admin."""
         file = world.workflow_file(name)
         if count == 1:
-            return self.admin_http.post(f"/api/pool/{pool}/workflow", json={"file": file})
-        return self.admin_http.post(f"/api/pool/{pool}/workflows", json={"workflows": [{"file": file}] * count})
-
-    @property
-    def admin_http(self) -> httpx.Client:
-        """One client of `admin` for all requests outside of the load. Logins expire, so it logs in again in time; while
-        that fails, the last login serves."""
-        if self._admin is None or time.monotonic() - self._admin_since > LOGIN_SECONDS:
-            try:
-                self._admin, self._admin_since = self.client_for("admin"), time.monotonic()
-            except (httpx.HTTPError, psycopg.Error):
-                if self._admin is None:
-                    raise
-        return self._admin
+            return self.admin_client.post(f"/api/pool/{pool}/workflow", json={"file": file})
+        return self.admin_client.post(f"/api/pool/{pool}/workflows", json={"workflows": [{"file": file}] * count})

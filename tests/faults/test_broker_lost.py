@@ -165,4 +165,4 @@ def _is_consuming(installation: FaultyInstallation) -> bool:
 
 
 def _is_ready(installation: FaultyInstallation) -> bool:
-    return installation.admin_http.get("/ready").status_code == 200
+    return installation.admin_client.get("/ready").status_code == 200

@@ -83,7 +83,7 @@ def test_restarted_under_load(installation: FaultyInstallation, how: Callable[[F
 
 
 def test_every_entry_point_reports_that_the_database_is_away(installation: FaultyInstallation) -> None:
-    client, browser = installation.admin_http, installation.anonymous_client()
+    client, browser = installation.admin_client, installation.anonymous_client()
     browser.cookies.set("sessionid", "somebodys")
     installation.servers.stop_database(signal.SIGINT)
     for method, path in [
@@ -125,12 +125,12 @@ def test_a_locked_tree_is_refused_in_time(installation: FaultyInstallation) -> N
 
 def test_a_locked_table_is_refused_in_time(installation: FaultyInstallation) -> None:
     pool = installation.make_pools(1)[0]
-    client = installation.admin_http
+    client = installation.admin_client
     with installation.hold_tables("scheduling_workflow", "pools_user"):
         for send in [lambda: client.get("/api/workflow"), lambda: installation.submit(pool, "held")]:
             assert_unavailable(send())
     installation.wait_serving(pool)
-    assert installation.admin_http.get("/api/workflow").status_code == 200
+    assert installation.admin_client.get("/api/workflow").status_code == 200
 
 
 def test_a_key_whose_request_still_waits(installation: FaultyInstallation) -> None:
@@ -139,8 +139,8 @@ def test_a_key_whose_request_still_waits(installation: FaultyInstallation) -> No
     request = {"json": {"file": world.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
         with pytest.raises(httpx.ReadTimeout):
-            installation.admin_http.post(f"/api/pool/{pool}/workflow", timeout=0.3, **request)  # type: ignore[arg-type]
-        again = installation.admin_http.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
+            installation.admin_client.post(f"/api/pool/{pool}/workflow", timeout=0.3, **request)  # type: ignore[arg-type]
+        again = installation.admin_client.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
         assert again.status_code in {409, 503}
         assert again.headers["Retry-After"]
     last = installation.wait_until(lambda: _submit_work(installation, pool, request), what="the key is free again")
@@ -149,5 +149,5 @@ def test_a_key_whose_request_still_waits(installation: FaultyInstallation) -> No
 
 
 def _submit_work(installation: FaultyInstallation, pool: str, request: dict[str, object]) -> str | None:
-    answer = installation.admin_http.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
+    answer = installation.admin_client.post(f"/api/pool/{pool}/workflow", **request)  # type: ignore[arg-type]
     return answer.json()["name"] if answer.status_code == 200 else None

@@ -85,7 +85,7 @@ def make_user(installation: FaultyInstallation, name: str) -> str:
 
     def is_made() -> bool:
         try:
-            answer = installation.admin_http.post("/api/auth/user", json={"id": name})
+            answer = installation.admin_client.post("/api/auth/user", json={"id": name})
         except httpx.TransportError:
             return False
         return answer.status_code in (200, 409)  # 409: it was made, and the answer was lost

@@ -39,7 +39,7 @@ class ObservedPlace:
 
     def put(self, kind: str, name: str, body: object) -> None:
         """Change the configuration, as an admin."""
-        answer = self.installation.admin_http.put(f"/api/configs/{kind}/{name}", json=body)
+        answer = self.installation.admin_client.put(f"/api/configs/{kind}/{name}", json=body)
         assert answer.status_code == 200, answer.text
 
     def add_work(self) -> None:
@@ -108,7 +108,7 @@ def test_killed_in_the_middle_of_a_look(installation: FaultyInstallation, place:
 def can_switch(place: ObservedPlace) -> bool:
     """Whether the change of the mode is taken now."""
     try:
-        client = place.installation.admin_http
+        client = place.installation.admin_client
         return client.put(f"/api/configs/backend/{place.backend}", json={"mode": "manage"}).status_code == 200
     except httpx.HTTPError:
         return False
@@ -116,7 +116,7 @@ def can_switch(place: ObservedPlace) -> bool:
 
 def test_killed_in_the_middle_of_a_switch(installation: FaultyInstallation, place: ObservedPlace) -> None:
     place.add_work()
-    client = installation.admin_http
+    client = installation.admin_client
 
     def switch() -> None:
         with suppress(httpx.TransportError):  # the server dies

@@ -33,7 +33,7 @@ def test_killed_between_the_end_of_attempts_and_their_receipts(installation: Fau
     low = installation.unique_name("low")
     for _ in range(GPUS):
         body = {"file": world.workflow_file(low)}
-        assert installation.admin_http.post(f"/api/pool/{pool}/workflow?priority=LOW", json=body).status_code == 200
+        assert installation.admin_client.post(f"/api/pool/{pool}/workflow?priority=LOW", json=body).status_code == 200
     installation.wait_all_running(low)
     urgent = installation.unique_name("urgent")
     with installation.hold_tables("scheduling_interruption"):

@@ -13,14 +13,14 @@ import pytest
 
 from osmo_admin.celery import app
 from osmo_admin.ops.programs import process_commands
-from osmo_admin.ops.programs.processes import ChildProcess
+from osmo_admin.ops.programs.processes import ChildProcess, start_child
 from osmo_admin.processes.beat import LEASE_TIMING, Scheduler
 from scheduling.models import BeatLease
 from scheduling.services.kubernetes import leases
 from tests.faults.installation import FaultyInstallation
 from tests.support.children import popen_of
 from tests.support.hangable import LEASE_SECONDS
-from tests.support.services import Services
+from tests.support.services import ROOT, Services
 
 pytestmark = pytest.mark.fault
 JOB = "scheduling.settle_all"  # each second in these installations
@@ -29,12 +29,18 @@ TAKEOVERS = 3
 
 @pytest.fixture
 def start(installation: FaultyInstallation) -> Iterator[Callable[[str], ChildProcess]]:
-    """Starts a beat with a short lease; that of the installation rests meanwhile."""
+    """Starts a beat with a short lease; that of the installation rests meanwhile. The third is a process of its own, as
+    in production, and no fork of one that has loaded the product."""
     started: list[ChildProcess] = []
     python, option, *module = process_commands.beat_command()
 
     def begin(name: str) -> ChildProcess:
-        started.append(installation.launch(name, [python, option, "tests.support.hangable", *module]))
+        command = [python, option, "tests.support.hangable", *module]
+        if name == "third":
+            log = installation.folder / f"{name}.log"
+            started.append(start_child(name, command, log=log, env=installation.env, cwd=ROOT))
+        else:
+            started.append(installation.launch(name, command))
         return started[-1]
 
     installation.kill_process(process_commands.BEAT)

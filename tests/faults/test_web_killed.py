@@ -43,7 +43,7 @@ def test_its_processes_end_when_the_parent_alone_is_killed(installation: FaultyI
         lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), seconds=10, what="nobody serves the port"
     )
     with pytest.raises(httpx.ConnectError):
-        installation.admin_http.get("/health")
+        installation.admin_client.get("/health")
 
 
 def test_all_of_it_is_killed_under_load_and_started_again(installation: FaultyInstallation) -> None:
@@ -68,17 +68,17 @@ def test_killed_in_the_middle_of_one_request(installation: FaultyInstallation, m
     if moment == "before the commit":
         with installation.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
             with pytest.raises(httpx.ReadTimeout):
-                installation.admin_http.post(address, timeout=0.2, **request)  # type: ignore[arg-type]
+                installation.admin_client.post(address, timeout=0.2, **request)  # type: ignore[arg-type]
             installation.wait_until(installation.is_waiting_for_lock, what="the request waits")
             installation.kill_children_of(process_commands.WEB)
         assert installation.workflow_statuses(name) == {}
     else:
-        assert installation.admin_http.post(address, **request).status_code == 200  # type: ignore[arg-type]
+        assert installation.admin_client.post(address, **request).status_code == 200  # type: ignore[arg-type]
         installation.kill_children_of(process_commands.WEB)  # the answer counts as lost
 
     def repeat_request() -> httpx.Response | None:
         try:
-            answer = installation.admin_http.post(address, **request)  # type: ignore[arg-type]
+            answer = installation.admin_client.post(address, **request)  # type: ignore[arg-type]
         except httpx.TransportError:
             return None
         return answer if answer.status_code == 200 else None

@@ -171,26 +171,26 @@ class HistoryInstallation(FaultyInstallation):
 
     # --- preparing ---
     def _prepare(self) -> None:
-        with self.admin_client as admin:
-            for name, body in workload.BACKENDS.items():
-                admin.put(f"/api/configs/backend/{name}", json=body).raise_for_status()
-            for name, body in workload.COHORTS.items():
-                admin.put(f"/api/configs/cohort/{name}", json=body).raise_for_status()
-            if self.cluster is not None:
-                body = self.cluster.backend_body()
-                admin.put(f"/api/configs/backend/{cluster.BACKEND}", json=body).raise_for_status()
-            for name, settings in self.pools.items():
-                admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(settings)).raise_for_status()
-                is_whole = name in workload.WHOLE_NODE_POOLS
-                quotas = workload.WHOLE_NODE_QUOTAS if is_whole else workload.FIRST_QUOTAS
-                for subpool, quota in quotas.items():
-                    body = {"subpool_name": subpool, "quota": quota}
-                    admin.post(f"/api/configs/pool/{name}/subpool", json=body).raise_for_status()
-            for namespace in workload.NAMESPACES:
-                body = {"spec": workload.gpu_spec(10)}
-                admin.put(f"/api/configs/gpu_quota/{namespace}", json=body).raise_for_status()
-            for user in workload.SCRATCH_USERS:
-                admin.post("/api/auth/user", json={"id": user}).raise_for_status()
+        admin = self.admin_client
+        for name, body in workload.BACKENDS.items():
+            admin.put(f"/api/configs/backend/{name}", json=body).raise_for_status()
+        for name, body in workload.COHORTS.items():
+            admin.put(f"/api/configs/cohort/{name}", json=body).raise_for_status()
+        if self.cluster is not None:
+            body = self.cluster.backend_body()
+            admin.put(f"/api/configs/backend/{cluster.BACKEND}", json=body).raise_for_status()
+        for name, settings in self.pools.items():
+            admin.put(f"/api/configs/pool/{name}", json=workload.pool_config(settings)).raise_for_status()
+            is_whole = name in workload.WHOLE_NODE_POOLS
+            quotas = workload.WHOLE_NODE_QUOTAS if is_whole else workload.FIRST_QUOTAS
+            for subpool, quota in quotas.items():
+                body = {"subpool_name": subpool, "quota": quota}
+                admin.post(f"/api/configs/pool/{name}/subpool", json=body).raise_for_status()
+        for namespace in workload.NAMESPACES:
+            body = {"spec": workload.gpu_spec(10)}
+            admin.put(f"/api/configs/gpu_quota/{namespace}", json=body).raise_for_status()
+        for user in workload.SCRATCH_USERS:
+            admin.post("/api/auth/user", json={"id": user}).raise_for_status()
 
     def login_tokens(self, clients: int) -> dict[str, str]:
         """User → access token, of each client: three of four are platform admins, the others admins of every pool."""

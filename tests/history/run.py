@@ -202,8 +202,8 @@ def _rest(installation: Any, recorder: Recorder) -> bool:
     began = progressed = time.monotonic()
     quiet, ended = 0, -1
     while quiet < 3:
-        with installation.admin_client as admin:
-            answers = [admin.post(f"/api/backend/{name}/settle") for name in workload.BACKENDS]
+        admin = installation.admin_client
+        answers = [admin.post(f"/api/backend/{name}/settle") for name in workload.BACKENDS]
         is_settled = all(
             each.status_code == 200 and each.json()["settled"] and not each.json()["steps"] for each in answers
         )
@@ -220,10 +220,10 @@ def _rest(installation: Any, recorder: Recorder) -> bool:
 
 def _write_final(installation: Any, recorder: Recorder) -> None:
     write_tables(recorder, installation.database_url, TABLES, when="final")
-    with installation.admin_client as admin:
-        for name, path in READINGS.items():
-            answer = admin.get(path)
-            recorder.write("reading", when="final", name=name, path=path, status=answer.status_code, body=answer.json())
+    admin = installation.admin_client
+    for name, path in READINGS.items():
+        answer = admin.get(path)
+        recorder.write("reading", when="final", name=name, path=path, status=answer.status_code, body=answer.json())
     if installation.cluster is not None:
         recorder.write(
             "reading", when="final", name="cluster", path=None, status=200, body=installation.cluster.reading()

@@ -172,7 +172,7 @@ def test_a_recovery_has_no_short_timeout(used_home: Path, sockets: Path, monkeyp
     (home / "data" / "recovery.signal").touch()
     command = f"until [ -e {resume} ]; do sleep 0.1; done; exit 1"
     change_owner(find_database_account(), home / "data" / "recovery.signal")
-    monkeypatch.setattr(postgres, "START_SECONDS", 1.0)
+    monkeypatch.setattr(postgres, "START_SECONDS", 3.0)
 
     def report(message: str) -> None:
         messages.append(message)

@@ -264,7 +264,8 @@ def test_a_database_whose_data_has_disappeared_is_not_replaced_by_an_empty_one(u
 
 
 def check_whole_again(installation: UpProcess, old: dict[str, int], dead: set[str], holder: UUID | None = None) -> None:
-    """Without any help all processes run and work, and the restarts are reported. `holder`: of the lease of beat."""
+    """All processes run and work again, and the restarts are reported. The lease of beat of a killed `holder` is ended
+    here; that it ends by itself: tests/faults/test_two_beats.py, and at night the death of each process in turn."""
     deadline = time.monotonic() + 90
     body: dict[str, Any] = {}
     while time.monotonic() < deadline:

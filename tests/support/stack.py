@@ -37,6 +37,7 @@ READY_SECONDS = 90.0
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For addresses of HTTP: to read the authorities of this machine takes 34 ms, for each client."""
 LOCK_TIMEOUT_MS = 20_000
+LOGIN_SECONDS = 60.0
 """How long a change waits for a lock in tests: longer than in production, so that a busy machine changes no outcome."""
 
 
@@ -141,8 +142,7 @@ class Stack:
         """Kill the processes, which would take seconds to stop in order, and drop the database."""
         for client in self._clients:
             client.close()
-        if self._session is not None:
-            self._session.close()
+        self.close_session()
         stop_children(self.children.values(), grace=0)
         database.drop_database(self.services, self.database)
 
@@ -163,6 +163,11 @@ class Stack:
                 yield
         finally:
             connections["default"] = usual
+
+    def close_session(self) -> None:
+        """Close the session of :meth:`orm`, which the next use opens again."""
+        if self._session is not None:
+            self._session.close()
 
     def query(self, query: str, *parameters: object) -> list[dict[str, Any]]:
         """Rows from the installation's database."""
@@ -223,9 +228,14 @@ class Stack:
 
     @property
     def admin_client(self) -> httpx.Client:
-        """A client of user `admin`, who may do everything. A new login each minute: logins expire."""
-        if self._admin is None or time.monotonic() > self._admin[0] + 60:
-            self._admin = time.monotonic(), self.client_for("admin")
+        """A client of user `admin`, who may do everything. Logins expire, so it logs in again in time; while that
+        fails, the last login serves."""
+        if self._admin is None or time.monotonic() > self._admin[0] + LOGIN_SECONDS:
+            try:
+                self._admin = time.monotonic(), self.client_for("admin")
+            except (httpx.HTTPError, psycopg.Error):
+                if self._admin is None:
+                    raise
         return self._admin[1]
 
     def wait_until(self, condition: Any, *, seconds: float = 60, what: str = "the condition") -> Any:

@@ -6,7 +6,7 @@
 
         service: ClassVar = "resize_subpool"
         parent: str = in_address("PARENT", "Pool", "Pool that has the subpools.")
-        quota: object = value(QUOTA, "Quota in GPUs", "Whole GPUs, or a share of the pool such as 25%.")
+        quota: object = value(QUOTA, "Quota in GPUs", "A whole number of GPUs, or a share of the pool such as 25%.")
 
 Its fields are declared values (:mod:`pools.domain.structured_input.declared_values`). Rules that need the state of the
 ledger stay in the service of the change.

@@ -16,7 +16,7 @@ from pools.domain.structured_input.declared_values import BOOLEAN, JSON, QUOTA, 
 from pools.domain.structured_input.fields import FieldReader
 
 _QUOTA_LABEL = "Quota in GPUs"
-_QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are rounded down."
+_QUOTA_HELP = "A whole number of GPUs, or a share of the pool such as 25%. Fractions are rounded down."
 _DEADLINE_HELP = (
     "The time at which the work of the subpool should have ended. It stops no work: after it, the home page warns and "
     "notices are sent."

@@ -198,7 +198,7 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None, StoredF
         gpu.add_fault(
             "maximum",
             Fault.MAXIMUM_BELOW_GUARANTEE,
-            "is below the quota: raise it, or set no limit.",
+            "is below the quota: raise the maximum, or set no limit.",
         )
     return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS), flavors
 

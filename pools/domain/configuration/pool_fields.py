@@ -142,13 +142,13 @@ POOL_FIELDS: Final = (
     ),
     ConfigField(
         "resources.gpu.guarantee", _GPUS, f"{QUOTA.label} in GPUs",
-        "Whole GPUs. Subpools get their quotas from it (“guarantee” in the API).",
+        "A whole number of GPUs. Subpools get their quotas from it (“guarantee” in the API).",
         is_column=True, input="guarantee", section=QUOTA_SECTION, unit="GPUs", empty="no limit",
         empty_value=NO_LIMIT,
     ),
     ConfigField(
         "resources.gpu.maximum", _GPUS, "Maximum in GPUs",
-        "Whole GPUs. LOW work may use GPUs over the quota up to this number.",
+        "A whole number of GPUs. LOW work may use GPUs over the quota up to this number.",
         is_column=True, input="maximum", section=QUOTA_SECTION, unit="GPUs", empty="no limit",
         empty_value=NO_LIMIT,
     ),

@@ -87,7 +87,9 @@ def _read_row(name: str, row: FieldReader) -> tuple[dict[str, Any], QuotaRow]:
     quota = row.whole_number("guarantee", 0, minimum=0, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
     maximum = row.whole_number("maximum", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code=Fault.NEGATIVE_QUOTA)
     if NO_LIMIT < maximum < quota:
-        row.add_fault("maximum", Fault.MAXIMUM_BELOW_GUARANTEE, "is below the quota: raise it, or set no limit.")
+        row.add_fault(
+            "maximum", Fault.MAXIMUM_BELOW_GUARANTEE, "is below the quota: raise the maximum, or set no limit."
+        )
     borrowing, lending = (
         row.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if row.is_given(key) else None
         for key in LIMIT_KEYS

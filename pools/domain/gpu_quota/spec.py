@@ -163,5 +163,5 @@ def _check_limits(total: FieldReader, requests: ResourceCaps, limits: ResourceCa
             total.add_fault(
                 f"limits.{resource}",
                 Fault.LIMIT_BELOW_REQUEST,
-                f"cannot be less than the {AMOUNT_WORDS[resource]} requested: {limit} is below {request}.",
+                f"is {limit}, below the request of {request}: raise the limit, or lower the request.",
             )

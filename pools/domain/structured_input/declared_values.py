@@ -1,6 +1,6 @@
 """What is said once about a value that people and programs give: in a change, in the query of a list, or in a form.
 
-    quota: object = value(QUOTA, "Quota in GPUs", "Whole GPUs, or a share of the pool such as 25%.")
+    quota: object = value(QUOTA, "Quota in GPUs", "A whole number of GPUs, or a share of the pool such as 25%.")
     actor: str = value(TEXT, "User", "Only what this user did.", default="", in_query=True)
 
 The sentence of a value (`help`) is the same in the form, the API document, and the client.

@@ -42,9 +42,9 @@ def moved_nodes(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> dict[
     return {key: frozenset(names) for key, names in found.items()}
 
 
-def nodes_without_work(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> tuple[NodeFacts, ...]:
-    """The nodes of :func:`nodes_with_work` once these running tasks have ended: the GPUs that they held in another
-    flavor count in that of their node."""
+def nodes_after(nodes: Iterable[NodeFacts], tasks: Iterable[TaskFacts]) -> tuple[NodeFacts, ...]:
+    """The nodes once these running tasks have ended: the GPUs that they held in another flavor count in that of their
+    node."""
     rows = tuple(nodes)
     back = _moved_gpus(rows, tasks)
     return tuple(_with_own(node, back[node.name]) if node.name in back else node for node in rows)

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
-from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_without_work
+from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_after
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.flavor_choices import FlavorHolders
 from scheduling.history.forecast.arrivals import RecentArrivals
@@ -57,11 +57,12 @@ def sample_waits(
     had not started when a future stopped, the wanted gangs have `NEVER` and the others nothing.
 
     `leave`: the wanted gangs are alternatives to each other, so each leaves the cluster in the instant of its start."""
-    return [_Future(present, number).run(wanted, leave=leave) for number in futures]
+    moved = moved_nodes(present.facts.nodes or (), (task for fact in present.facts.gangs for task in fact.tasks))
+    return [_Future(present, number, moved).run(wanted, leave=leave) for number in futures]
 
 
 class _Future:
-    def __init__(self, present: Present, future: int) -> None:
+    def __init__(self, present: Present, future: int, moved: Mapping[str, frozenset[str]]) -> None:
         self._now = now = present.now
         self._barred: dict[str, set[str]] = {name: set(flavors) for name, flavors in present.held.items()}
         """The flavors in which a gang is held now."""
@@ -100,11 +101,11 @@ class _Future:
         heapify(self._ends)
         self._arrivals = present.arrivals.later(now, future, waiting_queues, ARRIVALS)
         self._nodes = present.facts.nodes or ()
-        self._moved = moved_nodes(self._nodes, (task for fact in present.facts.gangs for task in fact.tasks))
+        self._moved = moved
         """The nodes whose flavor has changed, by the key of the one in which work holds GPUs there."""
-        moved = frozenset[str]().union(*self._moved.values())
+        names = frozenset[str]().union(*moved.values())
         there = {
-            fact.name: [task for task in fact.tasks if task.node in moved] for fact in present.facts.gangs if moved
+            fact.name: [task for task in fact.tasks if task.node in names] for fact in present.facts.gangs if names
         }
         self._on_moved = {name: tasks for name, tasks in there.items() if tasks}
 
@@ -152,7 +153,7 @@ class _Future:
     def _free_moved(self, tasks: Sequence[TaskFacts]) -> None:
         """These tasks are gone from their nodes, whose flavor had changed."""
         if tasks:
-            self._nodes = nodes_without_work(self._nodes, tasks)
+            self._nodes = nodes_after(self._nodes, tasks)
             self._state.rebuild(replace(self._state.facts(), nodes=self._nodes))
 
     def _judge(self, time: float, middle: float) -> None:

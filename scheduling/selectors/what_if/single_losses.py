@@ -46,8 +46,8 @@ class SingleLoss:
     """The loss of one node of `nodes`, which are alike. `gpus` are those of one such node. Of the reader's pools:
     `workflows` lose `lost` GPUs at once, `guaranteed` of them HIGH and NORMAL work; `ended` of them do not restart.
     `short` are the pools that cannot have their quota then, and `missing` the GPUs that are newly missing for it.
-    `outcome` is None where no cycle was run; `flavor`: that of the nodes, if it has a name,
-    which counts parts of shared GPUs if it `is_of_parts`."""
+    `outcome` is None where no cycle was run. `flavor` is that of the nodes, empty where it has no name; with
+    `is_of_parts` it counts parts of shared GPUs."""
 
     nodes: Sequence[str]
     gpus: int

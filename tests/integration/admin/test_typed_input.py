@@ -169,7 +169,7 @@ def test_a_form_speaks_of_its_boxes(as_person: Callable[[str], Client]) -> None:
     root, address = as_person("root"), "/pools/team/configuration"
     below = root.post(address, {"guarantee": "100", "maximum": "3", "weight": "1"}, follow=True).context["form"]
     (fault,) = below.errors["maximum"]
-    assert "is below the quota: raise it, or set no limit. An empty box means: no limit." in fault
+    assert "is below the quota: raise the maximum, or set no limit. An empty box means: no limit." in fault
     (fault,) = root.post(address, {"guarantee": "", "weight": "1"}, follow=True).context["form"].errors["guarantee"]
     assert "its quota must stay a number of GPUs; it cannot be unlimited." in fault
     for typed, said in (("5", "A borrowing limit needs a cohort"), ("many", "whole number from 0 to 2,147,483,647")):

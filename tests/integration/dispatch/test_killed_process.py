@@ -136,6 +136,7 @@ def copied(original: Installation) -> Iterator[Installation]:
         from scheduling.services.kubernetes.heartbeats import cluster_state
 
         cluster_state(Backend.objects.get(name="lab"))  # the identity, which the copy has too
+    stack.close_session()  # nobody may use a database that is copied
     folder = stack.folder / "copy"
     folder.mkdir()
     copy = Stack(stack.services, folder, stack._blocker, {})

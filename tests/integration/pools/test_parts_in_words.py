@@ -127,12 +127,12 @@ def test_a_node_says_its_parts(cut: None) -> None:
 
 def test_the_forms_of_quotas_ask_for_parts(cut: None) -> None:
     page = _page("/pools/team/subpools/a/resize")
-    assert "Whole parts of GPUs, or a share" in page and "Whole GPUs, or a share" in page
+    assert "A whole number of parts of GPUs, or a share" in page and "A whole number of GPUs, or a share" in page
     page = _page("/pools/team/configuration")
-    assert "Whole parts of GPUs. Subpools" in page and "Whole GPUs. Subpools" in page
+    assert "A whole number of parts of GPUs. Subpools" in page and "A whole number of GPUs. Subpools" in page
     add_flavored_pool("few", {"t4": 0}, {"t4": 0})
     page = _page("/pools/few/subpools/a/resize")
-    assert "Whole parts of GPUs, or a share" in page and "Whole GPUs" not in page
+    assert "A whole number of parts of GPUs, or a share" in page and "number of GPUs" not in page
     assert "GPUs of few are free for it" not in page
 
 

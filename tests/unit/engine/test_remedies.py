@@ -57,7 +57,10 @@ def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
 @pytest.mark.parametrize(
     ("later", "line"),
     [
-        (4, "The quota of a grows to 4 GPUs by itself, when subpools return theirs. To start earlier, raise it"),
+        (
+            4,
+            "The quota of a grows to 4 GPUs by itself, when subpools return theirs. To start earlier, raise this quota",
+        ),
         (3, "Raise the quota of a"),
     ],
 )

@@ -185,5 +185,11 @@ def test_names_in_a_sentence_are_whole_and_escaped() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["a" * 300_000, "-" * 300_000, "a-" * 150_000, "a-" + "-" * 300_000])
+def test_a_long_word_ends_in_time(text: str) -> None:
+    """A search from each of its letters would take longer than a test may."""
+    assert text in whole_names(text)
+
+
 def test_a_year_has_four_digits() -> None:
     assert minute_text(datetime(1, 1, 1, tzinfo=UTC)) == "0001-01-01 00:00 UTC"

@@ -127,7 +127,7 @@ class Remedies:
         size, missing = self._world.amounts_text(grown), self._world.amounts_text(blocker.missing)
         return (
             f"The quota of {blocker.node} grows to {size} by itself, when subpools return theirs. "
-            f"To start earlier, raise it by {missing}"
+            f"To start earlier, raise this quota by {missing}"
         )
 
     def _gangs_on(self, node: str) -> tuple[str, ...]:
