@@ -3,6 +3,7 @@ previews of clusters."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -213,6 +214,8 @@ def test_a_lost_node_says_its_parts(cut: None) -> None:
     page = _page("/clusters/sim/losses?nodes=t0")
     assert page.count(">parts</span>") == 1
     assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4 parts of GPUs: 32 are missing" in page
+    rows = csv.DictReader(_page("/clusters/sim/losses?format=csv").splitlines())
+    assert {row["node"]: row["flavor"] for row in rows} == {"h0": "h100", "t0": "t4"}
 
 
 def test_the_client_says_what_a_gang_waits_for(cut: None, caller: Callable[..., Any]) -> None:
