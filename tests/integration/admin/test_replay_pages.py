@@ -78,7 +78,7 @@ def test_teams_are_compared_as_bars() -> None:
     assert replayed.teams[1] == TeamBars("a", Bar(30, 25), Bar(60, 50))
     many = {f"t{number:02}": {"wait_mean_s": float(number), "used_gpu_h": 0} for number in range(MAX_TEAMS + 2)}
     (picture,) = compare_bars({"on": {"teams": many}, "against": None})
-    assert (len(picture.teams), picture.left_out, picture.teams[0].team) == (MAX_TEAMS, 2, f"t{MAX_TEAMS + 1}")
+    assert (len(picture.teams), picture.left_out, picture.teams[0].team) == (MAX_TEAMS, 2, f"t{MAX_TEAMS + 1:02}")
 
 
 def test_a_refusal_is_shown_at_its_field_and_loses_nothing(chief: Client) -> None:
