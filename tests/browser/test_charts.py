@@ -106,6 +106,8 @@ def test_the_keys_of_a_chart(busy: PoolScene, signed_in: Callable[..., Any]) -> 
 def test_a_finger_enlarges_a_chart(busy: PoolScene, signed_in: Callable[..., Any]) -> None:
     page = signed_in(busy.pool_user, viewport=PHONE, has_touch=True).open("/usage?period=24h")
     over = page.locator(".u-over").first
+    row = page.locator("table[data-columns=usage] tbody tr").first.bounding_box()
+    assert row["y"] < 500, "the table before the charts"
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
     middle, hand = box["y"] + box["height"] / 2, page.context.new_cdp_session(page)
