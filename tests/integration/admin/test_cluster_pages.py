@@ -110,6 +110,9 @@ def test_a_new_cluster_is_neither_online_nor_offline(as_person: Callable[[str], 
     assert badges("/clusters/prod") == ["NOT JUDGED YET"]
     Backend.objects.filter(pk=backend.pk).update(offline=True)  # it was silent for too long
     assert (sorted(badges("/clusters")), badges("/clusters/prod")) == (["OFFLINE", "ONLINE"], ["OFFLINE"])
+    page = _text(viewer, "/clusters/prod")
+    assert "does not answer, so no work starts on it. Cause and next step" in re.sub("<[^>]+>", "", page)
+    assert "The last 24 hours" not in page, "charts of nothing"
     Backend.objects.filter(pk=backend.pk).update(offline=False)
     ClusterState.objects.create(backend=backend, heartbeat_at=timezone.now())
     assert badges("/clusters/prod") == ["ONLINE"]
