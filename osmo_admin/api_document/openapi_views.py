@@ -45,3 +45,4 @@ class OpenApiPage(SpectacularSwaggerSplitView):
     authentication_classes = ()
     permission_classes = ()
     url_name = "openapi"
+    template_name = "osmo/api_page.html"

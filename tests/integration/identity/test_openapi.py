@@ -132,6 +132,7 @@ def test_the_page_loads_only_own_files_and_no_inline_script(client: Client) -> N
     text = page.content.decode()
     assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
     assert all(address.startswith("/") for address in re.findall(r'(?:src|href)="([^"]+)"', text))
+    assert '<a class="link" href="/">' in text, "the way back to the pages"
     script = client.get("/api/docs?script=")
     assert script.headers["Content-Type"].startswith("application/javascript")
     assert "/api/schema" in script.content.decode()
