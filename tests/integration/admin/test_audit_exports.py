@@ -207,7 +207,7 @@ def test_entries_of_one_cause_are_one_row_that_unfolds(as_person: Callable[[str]
     (cause,) = [each for each in page.context["causes"] if each[0].action == "gpu_allocation.committed"]
     assert len(cause) == 4
     text = page.content.decode()
-    assert "4 entries, the newest: system allocated worker w3 " in text
+    assert "4 entries on this page, the newest: system allocated worker w3 " in text
     assert all(f'href="/activity/audit/{entry.pk}"' in text for entry in page.context["window"].rows), "all unfold"
     assert sum(map(len, page.context["causes"])) == len(page.context["window"].rows)
     apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=40), actor=actor_named("chief"))
