@@ -62,8 +62,8 @@ def get_visible_pool(actor: Actor, name: str) -> Pool:
 
 def get_visible_root(actor: Actor, name: str) -> Pool:
     """The top-level pool of this name, visible to `actor`. Raises NotFound."""
-    pool = get_visible_pool(actor, name)
-    if pool.parent_id is not None:
+    roots = Pool.objects.visible_to(actor).roots().select_related("backend", "cohort")
+    if (pool := roots.filter(name=name).first()) is None:
         raise unknown_pool(name)
     return pool
 

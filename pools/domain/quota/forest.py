@@ -102,8 +102,8 @@ def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaF
     ]
     usage: dict[str, dict[str, Number]] = {node.name: {GPU: 0} for node in nodes}
     for pool in pools:
-        nodes.append(_pool(pool))
         kinds = pool.by_flavor
+        nodes.append(_pool(pool, kinds))
         if not pool.leaves:
             usage[pool_key(pool.name)] = {key: kind.usage for key, kind in kinds.items()}
         leaves = zip(*(kind.leaves for kind in kinds.values()), strict=True)
@@ -115,9 +115,9 @@ def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaF
     return QuotaTree(nodes, usage)
 
 
-def _pool(pool: PoolQuotaFacts) -> QuotaNode:
+def _pool(pool: PoolQuotaFacts, kinds: Mapping[str, PoolQuotaFacts]) -> QuotaNode:
     parent = None if pool.cohort is None else cohort_key(pool.cohort)
-    quotas = {key: pool_node_quota(kind) for key, kind in pool.by_flavor.items()}
+    quotas = {key: pool_node_quota(kind) for key, kind in kinds.items()}
     return QuotaNode(pool_key(pool.name), parent, quotas, pool.weight)
 
 

@@ -89,6 +89,8 @@ class QuotaView:
     def in_order(self, keys: Iterable[str], node: str | None = None) -> list[str]:
         """The keys by name, flavors last: in the order of the pool of this node, then in that of the first pool that
         has them."""
+        if not self.orders:
+            return sorted(keys)
         own = self.orders.get(split_name(display_name(node)).parent, ()) if node is not None else ()
         places = {key: place for place, key in enumerate(dict.fromkeys(chain(own, *self.orders.values())))}
         return sorted(keys, key=lambda key: (places.get(key, -1), key))
