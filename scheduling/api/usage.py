@@ -27,14 +27,9 @@ from scheduling.domain.lists import Bucket, UsageKey, UsageQuery
 from scheduling.domain.receipts.causes import EndCause
 from scheduling.history.own.usage_trace import read_trace
 from scheduling.history.traces.trace_file import csv_trace, swf_trace
-from scheduling.selectors.reports.usage import (
-    MAX_WORKFLOW_WINDOW,
-    LostShare,
-    UsageAnswer,
-    UsageQuestion,
-    UsageRow,
-    read_usage,
-)
+from scheduling.selectors.usage.answers import LostShare, UsageAnswer, UsageQuestion, UsageRow
+from scheduling.selectors.usage.by_workflow import MAX_WORKFLOW_WINDOW
+from scheduling.selectors.usage.reading import read_usage
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 DEFAULT_WINDOW = timedelta(days=30)

@@ -2,8 +2,8 @@
 
 The truth are rows that nothing can forget to write: the attempts of tasks, the audit trail, and the rows of this module
 that triggers write from them (:mod:`scheduling.models.usage_triggers`). Hourly sums are computed from the truth by one
-statement (:mod:`scheduling.selectors.reports.usage_sql`) and can be computed again at any time. A full day also has the
-sums of its hours, so that a month of a large installation is read quickly.
+statement (:mod:`scheduling.selectors.usage.computed_sums`) and can be computed again at any time. A full day also has
+the sums of its hours, so that a month of a large installation is read quickly.
 """
 
 from __future__ import annotations

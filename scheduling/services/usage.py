@@ -34,9 +34,8 @@ from scheduling.models import (
     WorkUsageHour,
 )
 from scheduling.selectors.queue.pending_queue import build_pending_queue
-from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
-from scheduling.selectors.reports.usage_parts import part_values, read_part_times
-from scheduling.selectors.reports.usage_sql import (
+from scheduling.selectors.usage.answers import HOUR, start_of_day, start_of_hour
+from scheduling.selectors.usage.computed_sums import (
     EVERY_LEAF,
     OWN_ROWS,
     SPAN_COLUMNS,
@@ -45,6 +44,7 @@ from scheduling.selectors.reports.usage_sql import (
     SUMS_OF_DAYS,
     SUMS_OF_POOLS,
 )
+from scheduling.selectors.usage.parts import part_values, read_part_times
 
 HOURS_PER_STATEMENT = 24 * 7
 """The hours that one statement computes; more would only need more memory."""

@@ -12,9 +12,8 @@ from django.conf import settings
 from pools.database.statements import execute_sql
 from pools.services.changes.verify import LedgerDifference
 from scheduling.models import LateUsage, UsageProgress
-from scheduling.selectors.reports.usage import HOUR, start_of_day, start_of_hour
-from scheduling.selectors.reports.usage_parts import part_values, read_part_times
-from scheduling.selectors.reports.usage_sql import (
+from scheduling.selectors.usage.answers import HOUR, start_of_day, start_of_hour
+from scheduling.selectors.usage.computed_sums import (
     COMPUTE,
     EVERY_LEAF,
     OWN_ROWS,
@@ -24,6 +23,7 @@ from scheduling.selectors.reports.usage_sql import (
     SUMS_OF_POOLS,
     WORK_COLUMNS,
 )
+from scheduling.selectors.usage.parts import part_values, read_part_times
 
 WINDOW = timedelta(days=2)
 """The newest closed hours, which are computed again; older hours no longer change."""

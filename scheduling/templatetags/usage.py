@@ -20,9 +20,10 @@ from pools.representations.page_parameters import read_choice
 from pools.templatetags.osmo import heads_of, hours, signed
 from scheduling.domain.lists import UsageKey
 from scheduling.selectors.receipts.losses import FlavorLosses
-from scheduling.selectors.reports.usage import UsageRow, read_closed_until, read_usage
-from scheduling.selectors.reports.usage_charts import usage_charts
-from scheduling.selectors.reports.usage_periods import PERIODS, chosen_period, window_of
+from scheduling.selectors.usage.answers import UsageRow
+from scheduling.selectors.usage.charts import usage_charts
+from scheduling.selectors.usage.periods import PERIODS, chosen_period, window_of
+from scheduling.selectors.usage.reading import read_closed_until, read_usage
 from scheduling.selectors.work.leaf_names import leaf_names_of
 
 register = template.Library()

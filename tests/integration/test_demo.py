@@ -41,7 +41,8 @@ from scheduling.history.starts.background import read_calibration
 from scheduling.history.starts.forecast_facts import read_forecast_facts
 from scheduling.models import Decision, Group, Interruption, OfflineSpan, Receipt, StartForecast, Task, Workflow
 from scheduling.selectors.queue.pending_queue import build_pending_queue
-from scheduling.selectors.reports.usage import UsageAnswer, UsageQuestion, read_usage
+from scheduling.selectors.usage.answers import UsageAnswer, UsageQuestion
+from scheduling.selectors.usage.reading import read_usage
 from scheduling.services.receipts.past_receipts import write_past_receipts
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify

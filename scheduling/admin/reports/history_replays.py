@@ -35,7 +35,7 @@ from scheduling.history.own.own_replay import ReplayQuestion, viewpoint, visible
 from scheduling.history.own.replays import cancel_replay, request_replay
 from scheduling.models import HistoryReplay
 from scheduling.selectors.reports.replay_bars import compare_bars, compared_teams
-from scheduling.selectors.reports.usage_periods import PERIODS
+from scheduling.selectors.usage.periods import PERIODS
 
 ROWS = 4
 """The changes that the form has room for; a file of the client may have more."""

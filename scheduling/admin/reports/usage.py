@@ -20,14 +20,10 @@ from pools.representations.page_parameters import also_say, read_choice
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import NO_KEY, Bucket, UsageKey
 from scheduling.models import UsageProgress
-from scheduling.selectors.reports.usage import (
-    MAX_WORKFLOW_WINDOW,
-    LostShare,
-    UsageRow,
-    read_usages,
-)
-from scheduling.selectors.reports.usage_charts import CAUSE_TITLES, usage_charts
-from scheduling.selectors.reports.usage_periods import (
+from scheduling.selectors.usage.answers import LostShare, UsageRow
+from scheduling.selectors.usage.by_workflow import MAX_WORKFLOW_WINDOW
+from scheduling.selectors.usage.charts import CAUSE_TITLES, usage_charts
+from scheduling.selectors.usage.periods import (
     PERIODS,
     chosen_period,
     chosen_window,
@@ -36,6 +32,7 @@ from scheduling.selectors.reports.usage_periods import (
     shown_day,
     window_of,
 )
+from scheduling.selectors.usage.reading import read_usages
 from scheduling.selectors.work.leaf_names import leaf_names_of
 from scheduling.templatetags.usage import USAGE_COLUMNS, gpu_hours, usage_texts
 

@@ -1,1 +1,1 @@
-"""Reads of usage over time."""
+"""Reads of earlier times: comparisons, waits of before, and the bars of a replay."""

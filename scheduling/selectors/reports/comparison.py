@@ -17,7 +17,7 @@ from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.reports.past_waits import read_waits, sum_by_cause
-from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
+from scheduling.selectors.usage.charts import CAUSE_TITLES
 from scheduling.selectors.work.workflows import get_full_workflow
 
 MAX_LINES = 2_000

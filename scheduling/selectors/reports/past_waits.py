@@ -13,7 +13,7 @@ from pools.database.prepared import read_rows
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
-from scheduling.selectors.reports.usage_charts import CAUSE_TITLES
+from scheduling.selectors.usage.charts import CAUSE_TITLES
 
 JUDGED_EACH = timedelta(minutes=1)
 MAX_PARTS = 20

@@ -21,7 +21,8 @@ from pools.models import Backend, FlavorUsage
 from pools.selectors.quotas.backend_capacity import unzip_flavors
 from pools.selectors.quotas.platform_totals import PlatformTotals, bars_of_clusters
 from scheduling.domain.lists import UsageKey
-from scheduling.selectors.reports.usage import HOUR, UsageRow, read_last_hours
+from scheduling.selectors.usage.answers import HOUR, UsageRow
+from scheduling.selectors.usage.reading import read_last_hours
 
 HOURS = 24
 _MS_PER_HOUR = HOUR / timedelta(milliseconds=1)

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.models import User
-from scheduling.selectors.reports.usage_periods import chosen_window, offered_months
+from scheduling.selectors.usage.periods import chosen_window, offered_months
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 

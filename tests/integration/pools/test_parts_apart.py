@@ -31,7 +31,8 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, NodeSpan, QuotaSpan, Task, Workflow
 from scheduling.selectors.queue.waiting_pools import read_waiting_pools
 from scheduling.selectors.receipts.noticed import receipts_of_preemptions
-from scheduling.selectors.reports.usage import UsageQuestion, read_usage, start_of_hour
+from scheduling.selectors.usage.answers import UsageQuestion, start_of_hour
+from scheduling.selectors.usage.reading import read_usage
 from scheduling.services.notices.conditions import _nearly_used
 from scheduling.services.usage import rebuild
 from scheduling.services.usage_verification import find_usage_differences

@@ -14,7 +14,7 @@ from pools.models import Node
 from scheduling.domain.changes.workflows import EndStatus, EndWorkflow
 from scheduling.domain.priorities import Priority
 from scheduling.models import NodeSpan, QuotaSpan, Task, Workflow
-from scheduling.selectors.reports.usage import start_of_hour
+from scheduling.selectors.usage.answers import start_of_hour
 from scheduling.services.usage import compute_hours, derive_spans
 from scheduling.services.usage_verification import find_usage_differences
 from tests.integration.workflows.test_usage import STATES, age_installation, move_back

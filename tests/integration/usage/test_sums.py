@@ -34,8 +34,8 @@ from scheduling.models import (
     Workflow,
     WorkUsageHour,
 )
-from scheduling.selectors.reports.usage_parts import part_values
-from scheduling.selectors.reports.usage_sql import COMPUTE, EVERY_LEAF
+from scheduling.selectors.usage.computed_sums import COMPUTE, EVERY_LEAF
+from scheduling.selectors.usage.parts import part_values
 from scheduling.services.usage import compute_hours
 from tests.support.world import make_backend, make_pool, make_subpool, make_user
 

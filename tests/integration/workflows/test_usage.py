@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Pool, User
 from scheduling.models import Group, LeafUsageDay, Task, WaitSpan, Workflow, WorkUsageDay
-from scheduling.selectors.reports.usage import start_of_hour
+from scheduling.selectors.usage.answers import start_of_hour
 from scheduling.services import usage as usage_service
 from scheduling.services.usage import close_hours, compute_hours, note_wait_causes, rebuild
 from scheduling.services.verify import verify

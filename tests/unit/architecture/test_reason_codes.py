@@ -29,9 +29,10 @@ OTHER_WORDS = {
     "not_ready": {"osmo_admin/monitoring/health.py"},
     "over_quota": {
         "scheduling/api/usage.py",
-        "scheduling/selectors/reports/usage.py",
-        "scheduling/selectors/reports/usage_charts.py",
-        "scheduling/selectors/reports/usage_sql.py",
+        "scheduling/selectors/usage/answers.py",
+        "scheduling/selectors/usage/by_workflow.py",
+        "scheduling/selectors/usage/charts.py",
+        "scheduling/selectors/usage/computed_sums.py",
         "scheduling/templatetags/usage.py",
     },
 }

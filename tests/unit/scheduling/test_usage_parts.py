@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
-from scheduling.selectors.reports.usage_parts import PartTime, hours_of_changed_days, part_times
+from scheduling.selectors.usage.parts import PartTime, hours_of_changed_days, part_times
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 PARTS = {SHARED_GPUS: SHARED_GPUS_WHOLE}

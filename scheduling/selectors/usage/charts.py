@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from pools.domain.numbers import USAGE_NUMBERS
 from pools.representations.charts import Chart, ChartSeries, Tone, number_text
 from scheduling.domain.lists import Bucket
-from scheduling.selectors.reports.usage import UsageAnswer
-from scheduling.selectors.reports.usage_periods import UsageWindow
+from scheduling.selectors.usage.answers import UsageAnswer
+from scheduling.selectors.usage.periods import UsageWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 from scheduling.domain.lists import Bucket, UsageKey
-from scheduling.selectors.reports.usage import UsageQuestion
+from scheduling.selectors.usage.answers import UsageQuestion
 
 HOURS_UP_TO = timedelta(days=8)
 """A longer window is drawn in days."""

@@ -38,7 +38,7 @@ from pools.domain.values.amounts import DEFAULT_FLAVOR
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
 from scheduling.models.usage_triggers import OPEN_QUOTA
-from scheduling.selectors.reports.usage_parts import counts_parts
+from scheduling.selectors.usage.parts import counts_parts
 
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
 

@@ -1,0 +1,1 @@
+"""Reads the record of use: who held, waited for and lost GPUs, over time."""
