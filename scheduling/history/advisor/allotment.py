@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pools.domain.values.amounts import GPU, UNLIMITED, Amount, flavor_of
 from scheduling.domain.engine.facts import ClusterFacts, QueueFacts
-from scheduling.history.replay.history_clock import gpu_keys
+from scheduling.domain.engine.pool_quotas import gpu_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pools.domain.values.amounts import DEFAULT_FLAVOR, UNLIMITED, gpu_key, is_gpu, sum_amounts
 from scheduling.domain.engine.facts import ClusterFacts, NodeFacts, QueueFacts
+from scheduling.domain.engine.pool_quotas import gpu_keys, gpu_quota
 from scheduling.history.replay.clock import EndReason, LiveJob, ReplayObserver
-from scheduling.history.replay.history_clock import gpu_keys, gpu_quota
 from scheduling.history.replay.measures import HOUR
 
 

@@ -13,20 +13,13 @@ from itertools import pairwise
 
 from pools.domain.values.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.pool_quotas import all_gpus
 from scheduling.history.advisor.allotment import AdvicePool, Allotment, find_pools
 from scheduling.history.advisor.idle_promises import FlavorIdleSums
 from scheduling.history.advisor.trials import IsWorse, Trial
 from scheduling.history.replay.gang_facts import starts_alone
 from scheduling.history.replay.history import Configuration, RecordedHistory
-from scheduling.history.replay.history_clock import (
-    Change,
-    HistoryClock,
-    Past,
-    PastJob,
-    TooLong,
-    all_gpus,
-    shares_follow,
-)
+from scheduling.history.replay.history_clock import Change, HistoryClock, Past, PastJob, TooLong, shares_follow
 from scheduling.history.replay.measures import HOUR
 from scheduling.history.replay.past_measures import summarize, summarize_queues
 

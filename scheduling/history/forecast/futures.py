@@ -10,10 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from math import inf
 
-from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskFacts
+from pools.domain.values.amounts import Amount, Number, gpu_amounts, is_gpu, sum_amounts
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, QueueFacts, TaskFacts
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_after
+from scheduling.domain.engine.pool_quotas import QuotaReturns, give_remainder, with_gpu_quota
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.flavor_choices import FlavorHolders
 from scheduling.history.forecast.arrivals import RecentArrivals
@@ -40,7 +43,8 @@ class GangInfo:
 @dataclass(frozen=True, slots=True)
 class Present:
     """All that a forecast knows. `gangs`: the gangs of the facts, by name; others neither end nor have a forecast.
-    `held`: waiting gangs that come to some or all of their flavors when others have started, by name."""
+    `held`: waiting gangs that come to some or all of their flavors when others have started, by name. `returns`: the
+    pools of which subpools drain or have a temporary quota."""
 
     now: float
     facts: ClusterFacts
@@ -48,6 +52,7 @@ class Present:
     run_times: RunTimes
     arrivals: RecentArrivals
     held: Mapping[str, FlavorHolders] = field(default_factory=dict)
+    returns: Sequence[QuotaReturns] = ()
 
 
 def sample_waits(
@@ -108,6 +113,7 @@ class _Future:
             fact.name: [task for task in fact.tasks if task.node in names] for fact in present.facts.gangs if names
         }
         self._on_moved = {name: tasks for name, tasks in there.items() if tasks}
+        self._returning = ReturningQuotas(present) if present.returns else None
 
     def run(self, wanted: Collection[str], *, leave: bool = False) -> dict[str, float]:
         """Run until the wanted gangs have started; with `leave` each is gone then."""
@@ -116,17 +122,21 @@ class _Future:
         time = self._now
         for _ in range(STEPS):
             self._drop_stale_ends()
-            if not self._ends and following is None:
+            due = min(
+                self._ends[0][0] if self._ends else inf,
+                inf if following is None else following[0],
+                inf if self._returning is None else self._returning.next_end,
+            )
+            if due == inf:
                 break
-            due = self._ends[0][0] if self._ends else NEVER + self._now
-            if following is not None:
-                due = min(due, following[0])
             before, time = time, max(due, time + max(FIRST_STEP, GROWTH * (time - self._now)))
             while self._ends and self._ends[0][0] <= time:
                 _end, name, number = heappop(self._ends)
                 if self._number.get(name) == number:
                     del self._number[name]
                     self._end(name)
+            if self._returning is not None and (queues := self._returning.at(time)):
+                self._state.rebuild(replace(self._state.facts(), queues=queues))
             while following is not None and following[0] <= time:
                 _arrived, fact, kind = following
                 self._state.arrived(keep_from_moved(fact, self._nodes, self._moved) if self._moved else fact)
@@ -148,6 +158,8 @@ class _Future:
 
     def _end(self, name: str) -> None:
         self._state.ended(name)
+        if self._returning is not None:
+            self._returning.ended(name)
         self._free_moved(self._on_moved.pop(name, ()))
 
     def _free_moved(self, tasks: Sequence[TaskFacts]) -> None:
@@ -212,3 +224,50 @@ class _Future:
             self._number[name] = self._attempts
             heappush(self._ends, (time + self._run_time[name], name, self._attempts))
             self._waits.setdefault(name, time - self._now)
+
+
+class ReturningQuotas:
+    """The queues, as subpools that drain return what their work no longer needs, and temporary quotas end."""
+
+    def __init__(self, present: Present) -> None:
+        self._queues = {queue.name: queue for queue in present.facts.queues}
+        self._pool_of = {leaf: each for each in present.returns for leaf in (*each.draining, *each.temporary)}
+        draining = {leaf for each in present.returns for leaf in each.draining}
+        self._needs: dict[str, tuple[str, dict[str, Number]]] = {}
+        """The queue of each gang that a drain waits for, and the most that it may use by key."""
+        for fact in present.facts.gangs:
+            if fact.queue in draining and not fact.preemptible and fact.name in present.gangs:
+                choices = [gpu_amounts(sum_amounts(task.request for task in tasks)) for tasks in fact.choices]
+                keys = dict.fromkeys(key for each in choices for key in each)
+                self._needs[fact.name] = fact.queue, {key: max(each.get(key, 0) for each in choices) for key in keys}
+        self._times = sorted((at, leaf) for each in present.returns for leaf, (at, _) in each.temporary.items())
+        self._changed: set[str] = set()
+        """Subpools that drain and of which work has ended."""
+
+    @property
+    def next_end(self) -> float:
+        """The next end of a temporary quota, in seconds since 1970; infinite if there is none."""
+        return self._times[0][0] if self._times else inf
+
+    def ended(self, name: str) -> None:
+        """A gang is gone."""
+        if name in self._needs:
+            self._changed.add(self._needs.pop(name)[0])
+
+    def at(self, time: float) -> tuple[QueueFacts, ...]:
+        """The queues at this time; empty if they are those of the last call."""
+        after: dict[str, Mapping[str, Amount]] = {}
+        while self.next_end <= time:
+            _at, leaf = self._times.pop(0)
+            after[leaf] = self._pool_of[leaf].temporary[leaf][1]
+        for leaf in self._changed:
+            needs = sum_amounts(amounts for queue, amounts in self._needs.values() if queue == leaf)
+            had = self._queues[leaf].quota or {}
+            after[leaf] = {key: min(quota, needs.get(key, 0)) for key, quota in had.items() if is_gpu(key)}
+        self._changed.clear()
+        for leaf, quotas in after.items():
+            for key, quota in quotas.items():
+                self._queues[leaf] = with_gpu_quota(self._queues[leaf], quota, key)
+            pool = self._pool_of[leaf]
+            give_remainder(self._queues, pool.pool, pool.remainder, pool.guarantee)
+        return tuple(self._queues.values()) if after else ()

@@ -7,6 +7,7 @@ from typing import Protocol
 from pools.domain.configuration.flavors import parts_among
 from pools.domain.values.amounts import flavor_of
 from pools.models import Backend
+from scheduling.domain.engine.pool_quotas import gpu_keys
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.advisor.advice import OwnAdvice, Window, advise
 from scheduling.history.advisor.past_trials import PastTrials, find_past_pools
@@ -18,7 +19,7 @@ from scheduling.history.own.own_replay import (
     Viewpoint,
     answer_without_changes,
 )
-from scheduling.history.replay.history_clock import HistoryClock, gpu_keys
+from scheduling.history.replay.history_clock import HistoryClock
 from scheduling.history.replay.measures import HOUR
 from scheduling.history.replay.sentences import exactness_sentences
 

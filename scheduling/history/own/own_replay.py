@@ -18,19 +18,12 @@ from pools.domain.values.amounts import flavor_of, gpu_words
 from pools.models import Backend, Pool
 from scheduling.domain.changes.replays import MAX_TRIES, MIN_TRIES
 from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.pool_quotas import gpu_keys, gpu_quota
 from scheduling.garbage_collector import garbage_collector
 from scheduling.history.advisor.advice import OwnAdvice
 from scheduling.history.own.own_history import read_history
 from scheduling.history.replay.history import Configuration, RecordedHistory, RecordedStep
-from scheduling.history.replay.history_clock import (
-    Change,
-    HistoryClock,
-    Past,
-    first_difference,
-    gpu_keys,
-    gpu_quota,
-    shares_follow,
-)
+from scheduling.history.replay.history_clock import Change, HistoryClock, Past, first_difference, shares_follow
 from scheduling.history.replay.measures import Course, CourseDifference, compare
 from scheduling.history.replay.past_measures import PersonAnswer, affected_people, summarize, summarize_queues
 from scheduling.history.replay.recorded import follow_record

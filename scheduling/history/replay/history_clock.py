@@ -16,7 +16,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import groupby
 
-from pools.domain.values.amounts import GPU, UNLIMITED, Amount, gpus_in, is_gpu, sum_amounts
+from pools.domain.values.amounts import UNLIMITED, Amount, gpus_in, sum_amounts
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     GangFacts,
@@ -25,6 +25,7 @@ from scheduling.domain.engine.facts import (
 )
 from scheduling.domain.engine.kept_state import KeptState
 from scheduling.domain.engine.moved_nodes import keep_from_moved, moved_nodes, nodes_with_work
+from scheduling.domain.engine.pool_quotas import give_remainder, gpu_keys, gpu_quota, with_gpu_quota
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.history.replay.as_recorded import (
     after_steps,
@@ -525,16 +526,13 @@ class HistoryClock:
             for key, quota in quotas.items()
         }
         queues = {queue.name: queue for queue in self._configuration.queues}
+        guarantees: dict[str, dict[str, Amount]] = {}
         for (name, key), quota in kept.items():
-            queue = queues[name]
-            queues[name] = with_gpu_quota(queue, quota, key)
-            container, shared = queue.parent or "", self._configuration.shared.get(queue.parent or "")
-            if shared is not None:
-                left = max(0, gpu_quota(queues[shared], key) - quota)
-                queues[shared] = with_gpu_quota(queues[shared], left, key)
-                parts = sum(gpu_quota(each, key) for each in queues.values() if each.parent == container)
-                most = max(gpu_quota(queues[container], key), parts)
-                queues[container] = with_gpu_quota(queues[container], most, key)
+            queue = queues[name] = with_gpu_quota(queues[name], quota, key)
+            if (pool := queue.parent or "") in self._configuration.shared:
+                guarantees.setdefault(pool, {})[key] = gpu_quota(queues[pool], key)
+        for pool, guarantee in guarantees.items():
+            give_remainder(queues, pool, self._configuration.shared[pool], guarantee)
         return tuple(queues.values())
 
     def _committed(self, queue: str, key: str) -> int:
@@ -563,26 +561,6 @@ class HistoryClock:
         return name in self._state.world.gang_of
 
 
-def gpu_keys(queues: Iterable[QueueFacts]) -> list[str]:
-    """The keys of the GPUs of which these queues have quotas."""
-    return sorted({key for queue in queues for key in queue.quota or {} if is_gpu(key)} or {GPU})
-
-
-def gpu_quota(queue: QueueFacts, key: str = GPU) -> Amount:
-    """The GPUs of one flavor that are promised to a queue."""
-    return (queue.quota or {}).get(key, 0)
-
-
-def all_gpus(queue: QueueFacts) -> Amount:
-    """The GPUs of all flavors that are promised to a queue."""
-    return sum(gpu_quota(queue, key) for key in gpu_keys([queue]))
-
-
-def with_gpu_quota(queue: QueueFacts, quota: Amount, key: str = GPU) -> QueueFacts:
-    """The queue with another quota of GPUs of one flavor."""
-    return replace(queue, quota={**(queue.quota or {}), key: quota})
-
-
 def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: Collection[str]) -> Configuration:
     """The configuration with these queues. A subpool of the `named` queues takes its quota from the shared leaf of its
     pool, or gives it back there, as in the ledger."""
@@ -594,12 +572,8 @@ def shares_follow(recorded: Configuration, queues: Iterable[QueueFacts], named: 
             continue
         for key in gpu_keys([now[container], *parts]):
             promised = gpu_quota(now[container], key)
-            if promised in {UNLIMITED, math.inf} or any(gpu_quota(part, key) == UNLIMITED for part in parts):
-                continue
-            taken = sum(gpu_quota(part, key) for part in parts)
-            left = max(0, promised - taken)
-            now[shared] = with_gpu_quota(now[shared], left, key)
-            now[container] = with_gpu_quota(now[container], max(promised, left + taken), key)
+            if promised not in {UNLIMITED, math.inf} and all(gpu_quota(part, key) != UNLIMITED for part in parts):
+                give_remainder(now, container, shared, {key: promised})
     return replace(recorded, queues=tuple(now[queue.name] for queue in recorded.queues))
 
 

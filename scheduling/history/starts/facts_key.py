@@ -20,7 +20,7 @@ _OF_MESSAGES = frozenset({"bars", "topology", "units"})
 def facts_key(present: Present) -> str:
     """The key of all that a forecast follows from but the clock, and the past that running work and arrivals left."""
     facts, shared = _without_clock(present.facts), dict[int, str]()
-    text = _text((facts, present.gangs, present.held), shared)
+    text = _text((facts, present.gangs, present.held, present.returns), shared)
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -132,7 +132,7 @@ def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False
             return None
         present = Present(
             now.timestamp(), live.facts, gangs, _read_run_times(backend), _read_arrivals(backend, live, now),
-            holds.held_names(live),
+            holds.held_names(live), live.quota_returns,
         )  # fmt: skip
     return ForecastFacts(present, waiting, now, live, holds)
 

@@ -52,6 +52,7 @@ from scheduling.domain.engine.facts import (
     WhenCanPreempt,
 )
 from scheduling.domain.engine.moved_nodes import nodes_with_work
+from scheduling.domain.engine.pool_quotas import QuotaReturns
 from scheduling.domain.engine.reasons.node_bars import excluded_bar, flavor_bar, platform_bar, taint_bar
 from scheduling.domain.flavor_choices import PoolFlavors, TaskGpus, choices_beside
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
@@ -134,6 +135,8 @@ class LiveFacts:
     """Of the pools that say it, by id: the seconds after which a gang holds back later work of its pool."""
     topology_keys: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Of the pools that have some, by id: the topology keys with their node labels."""
+    quota_returns: tuple[QuotaReturns, ...] = ()
+    """The pools of the backend of which subpools drain or have a temporary quota."""
 
 
 def read_live_facts(
@@ -180,6 +183,7 @@ def read_live_facts(
                 for root in trees.rows
                 if root.backend_id == backend.pk and (after := root.config.get(HOLD_AFTER)) is not None
             },
+            quota_returns=tuple(trees.quota_returns),
         )
 
 
@@ -204,6 +208,7 @@ class _BackendQueues:
         self.takeable: set[int] = set()
         self.usage: dict[str, dict[str, int]] = {}
         self.firm: dict[str, dict[str, int]] = {}
+        self.quota_returns: list[QuotaReturns] = []
         self._backend, self._totals_only = backend, totals_only
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
         own = list(rows)
@@ -232,6 +237,8 @@ class _BackendQueues:
         self.queues.append(container_queue(root, balance, hold=_offline_hold(self._backend), is_external=is_outside))
         ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in subpools.items()}
         self.gates |= build_gate_paths(balance, ids)
+        if not is_outside and (returns := _quota_returns(root, balance)):
+            self.quota_returns.append(returns)
         quotas = leaf_quotas(balance)
         leaves = [(root, names.SHARED_QUEUE)]
         leaves += [(subpools[part.name], part.name) for part in balance.subpools if part.name in subpools]
@@ -301,6 +308,32 @@ def _later_quota(balance: PoolBalance) -> dict[str, Amount]:
         if each.unallocated + lent > each.shared_scheduling_quota:
             found[gpu_key(flavor)] = each.unallocated + lent
     return found
+
+
+def _quota_returns(root: Pool, balance: PoolBalance) -> QuotaReturns | None:
+    """What its subpools return by themselves; None if nothing."""
+
+    def queue(leaf: str | None) -> str:
+        return names.queue_name(root.namespace, root.name, leaf)
+
+    draining = tuple(queue(part.name) for part in balance.subpools if part.state is SubpoolState.DELETING)
+    temporary: dict[str, tuple[float, Mapping[str, Amount]]] = {
+        queue(part.name): (
+            part.until.timestamp(),
+            {
+                gpu_key(flavor): each.quota_after or 0
+                for flavor, of_flavor in balance.by_flavor.items()
+                for each in of_flavor.subpools
+                if each.name == part.name
+            },
+        )
+        for part in balance.subpools
+        if part.until is not None and part.state is SubpoolState.ACTIVE
+    }
+    if not draining and not temporary:
+        return None
+    guarantee = {gpu_key(flavor): each.guarantee for flavor, each in balance.by_flavor.items()}
+    return QuotaReturns(queue(None), queue(names.SHARED_QUEUE), guarantee, draining, temporary)
 
 
 def leaf_usage(balance: PoolBalance, leaf: str) -> dict[str, UsageCounts]:

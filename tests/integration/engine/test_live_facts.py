@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from pools.domain.changes.subpools import DeleteSubpool
+from pools.database.transactions import database_time
+from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
 from pools.domain.values.amounts import GPU, UNLIMITED
 from pools.models import Backend, Node, Pool
+from pools.services.configuration.subpools import end_temporary_quotas
+from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.domain.engine.cycle import run_cycle as plan
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, TaskState
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, QueueFacts, TaskState
+from scheduling.domain.engine.pool_quotas import QuotaReturns
 from scheduling.domain.priorities import Priority
+from scheduling.history.forecast.futures import ReturningQuotas
+from scheduling.history.starts.forecast_facts import read_forecast_facts
 from scheduling.models import Group, Task
 from scheduling.selectors.queue.live_facts import CPU, MEMORY, LiveFacts, read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
@@ -79,6 +87,45 @@ def test_a_draining_subpool_keeps_what_its_live_work_needs(split_team: Pool) -> 
         "osmo-pool-ns-team--_shared": 88,
         "osmo-pool-ns-team--a": 12,
     }
+
+
+def test_futures_return_the_quota_of_a_drain_as_the_ledger_does(split_team: Pool) -> None:
+    admin = world.admin_actor()
+    first = world.submit_workflow(admin, "team--a", 12)
+    world.submit_workflow(admin, "team--a", 8)
+    reconcile_backend(split_team.backend_id)
+    world.submit_workflow(admin, "team--a", 15, priority=Priority.LOW)
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
+    assert of(split_team).quota_returns == (
+        QuotaReturns("osmo-pool-ns-team", "osmo-pool-ns-team--_shared", {GPU: 100}, ("osmo-pool-ns-team--a",)),
+    )
+    known = read_forecast_facts(Backend.objects.get(pk=split_team.backend_id), even_if_nothing_waits=True)
+    assert known is not None
+    quotas = ReturningQuotas(known.present)
+    assert quotas.at(0) == ()
+    quotas.ended(next(name for name, row in known.live.gangs.items() if row.workflow == first.uuid))
+    world.apply_change(CancelWorkflow(name=first.name), actor=admin)
+    reconcile_backend(split_team.backend_id)
+    assert _gpu_quotas(quotas.at(0)) == _gpu_quotas(of(split_team).facts.queues)
+    assert _gpu_quotas(of(split_team).facts.queues)["osmo-pool-ns-team--a"] == 8
+
+
+def test_futures_end_a_temporary_quota_as_the_ledger_does(split_team: Pool) -> None:
+    until = database_time() + timedelta(days=1)
+    world.apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=50, until=until))
+    known = read_forecast_facts(Backend.objects.get(pk=split_team.backend_id), even_if_nothing_waits=True)
+    assert known is not None
+    quotas = ReturningQuotas(known.present)
+    assert (quotas.at(quotas.next_end - 1), quotas.next_end) == ((), until.timestamp())
+    later = quotas.at(quotas.next_end)
+    Pool.objects.filter(name="team--a").update(quota_until=database_time() - timedelta(seconds=1))
+    end_temporary_quotas()
+    assert _gpu_quotas(later) == _gpu_quotas(of(split_team).facts.queues)
+    assert _gpu_quotas(later)["osmo-pool-ns-team--_shared"] == 50
+
+
+def _gpu_quotas(queues: Iterable[QueueFacts]) -> dict[str, Any]:
+    return {queue.name: gpus(queue.quota) for queue in queues}
 
 
 def test_work_has_the_names_that_users_know_and_refers_to_its_rows(split_team: Pool) -> None:
