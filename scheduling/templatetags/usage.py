@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from pools.domain.numbers import USAGE_NUMBERS
+from pools.domain.values.amounts import LITTLE, is_little
 from pools.representations.page_parameters import read_choice
 from pools.templatetags.osmo import heads_of, hours, signed
 from scheduling.domain.lists import UsageKey
@@ -116,4 +117,6 @@ def gpu_hours(ms: int | None) -> str:
 @register.filter
 def lost_hours(losses: FlavorLosses) -> str:
     """What interruptions lost: `3.2 GPU-hours`."""
-    return " and ".join(f"{gpu_hours(int(ms))} {unit}" for ms, unit in losses.by_unit)
+    return " and ".join(
+        f"{LITTLE if is_little(ms / MS_PER_HOUR) else gpu_hours(int(ms))} {unit}" for ms, unit in losses.by_unit
+    )

@@ -26,6 +26,8 @@ JsonAmount = int | float | str
 UNLIMITED: Final = math.inf
 NO_LIMIT: Final = -1
 """The spelling of `UNLIMITED` in database columns, API bodies and KAI queues. No rule computes with it."""
+LITTLE: Final = "less than 0.1"
+"""In place of 0.0 hours that are not none (:func:`is_little`)."""
 
 Gpus = int | float
 """Whole GPUs, or `UNLIMITED`."""
@@ -168,7 +170,14 @@ def hours_by_unit(hours: float, of_parts: Mapping[str, float]) -> list[tuple[flo
 
 def hours_text(hours: float, of_parts: Mapping[str, float]) -> str:
     """The same in words: `1.0 GPU-hours and 2.2 hours of t4 parts of GPUs`."""
-    return " and ".join(f"{amount:.1f} {unit}" for amount, unit in hours_by_unit(hours, of_parts))
+    return " and ".join(
+        f"{LITTLE if is_little(amount) else f'{amount:.1f}'} {unit}" for amount, unit in hours_by_unit(hours, of_parts)
+    )
+
+
+def is_little(hours: float) -> bool:
+    """Whether one decimal rounds this amount to nothing."""
+    return 0 < hours < 0.05
 
 
 def amounts_text(amounts: Mapping[str, Amount], parts: Collection[str] = ()) -> str:

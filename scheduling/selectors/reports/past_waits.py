@@ -82,8 +82,14 @@ class PastWaits:
 
     @property
     def waits(self) -> list[GangWait]:
-        """Those that are over, the oldest first, without those that took no time."""
-        return [wait for wait in self.every if wait.is_over and wait.parts]
+        """Those that are over, the oldest first, without those that took less than a second: a start is never at the
+        instant of its submission."""
+        return [wait for wait in self.every if wait.is_over and wait.seconds >= 1]
+
+    @property
+    def has_causes(self) -> bool:
+        """Whether any of them was judged; the others were over before anybody asked why."""
+        return any(part.is_judged for wait in self.waits for part in wait.parts)
 
     @property
     def shown(self) -> list[GangWait]:

@@ -20,7 +20,7 @@ from scheduling.selectors.work.decisions import read_flavor_starts
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One event; `task` is empty for an event of the whole workflow."""
+    """One event; `task` is empty for an event of the whole workflow. `order` is that among events of one instant."""
 
     time: datetime
     subject: str
@@ -28,6 +28,7 @@ class LogLine:
     task: str = ""
     retry: int = 0
     is_failure: bool = False
+    order: int = 1
 
     def __str__(self) -> str:
         return f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} [{self.subject}] {self.text}"
@@ -56,7 +57,7 @@ def event_log_lines(workflow: Workflow) -> list[LogLine]:
         if group.end_time and not group.start_time:
             why = f": {group.failure_message}" if group.failure_message else ""
             found.append(LogLine(group.end_time, group.name, f"never started, {group.status}{why}"))
-    return sorted([*found, *task_log_lines(workflow)], key=lambda line: line.time)
+    return sorted([*found, *task_log_lines(workflow)], key=lambda line: (line.time, line.order))
 
 
 def gang_words(workflow: Workflow) -> Callable[..., tuple[str, str]]:
@@ -81,8 +82,11 @@ def _audit_lines(workflow: Workflow) -> Iterator[LogLine]:
         note = f": {entry.description}" if entry.description and entry.actor != "system" else ""
         verb = entry.action.removeprefix("workflow.")
         # The audit entry is written after the row, but no event of a workflow is before its submission.
-        at = workflow.submit_time if verb == "submitted" else entry.time
-        yield LogLine(at, workflow.name, f"{verb} by {entry.actor}, now {status}{note}")
+        is_first = verb == "submitted"
+        at = workflow.submit_time if is_first else entry.time
+        # A state of the workflow follows from what its groups and tasks did at that instant.
+        order = 0 if is_first else 2
+        yield LogLine(at, workflow.name, f"{verb} by {entry.actor}, now {status}{note}", order=order)
 
 
 def _attempt_lines(task: Task) -> Iterator[LogLine]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from django.utils.html import strip_tags
 
 from pools.database.transactions import database_time
+from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange
+from scheduling.selectors.reports.past_waits import GangWait, PastWaits, WaitPart
 from tests.integration.admin.conftest import submit_workflow
 from tests.support.world import reconcile
 
@@ -63,6 +67,27 @@ def test_a_wait_that_was_never_judged_names_no_cause(as_person: Callable[[str], 
     assert [part["title"] for part in wait["parts"]] == ["cause not recorded", "own quota", "room on nodes"]
     text = " ".join(strip_tags(client.get("/workflows/work-1").content.decode()).split())
     assert "room on nodes (1 h 30 min), own quota (1 h 29 min), cause not recorded (52 s)" in text
+
+
+def test_a_wait_that_was_over_before_anybody_asked_why_names_no_cause(
+    as_person: Callable[[str], Client], pools_and_users: None
+) -> None:
+    submit_workflow("team--a", gpus=8)
+    Group.objects.update(ready_at=database_time() - timedelta(seconds=8))
+    reconcile()
+    text = " ".join(strip_tags(as_person("worker").get("/workflows/work-1").content.decode()).split())
+    assert re.search(r"Waited \d+ s\. ", text)
+    assert "cause not recorded" not in text
+    assert "By time" not in text
+
+
+def test_a_wait_of_less_than_a_second_is_not_told() -> None:
+    since = timezone.now()
+    lengths = [timedelta(seconds=seconds) for seconds in (0.9, 1.2)]
+    waits = [
+        GangWait(since, since + each, True, True, (WaitPart(WaitCause.ROOM, since, since + each),)) for each in lengths
+    ]
+    assert PastWaits(waits).waits == waits[1:]
 
 
 def test_a_wait_that_goes_on_has_no_end(as_person: Callable[[str], Client], pools_and_users: None) -> None:

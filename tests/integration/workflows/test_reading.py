@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from pools.models import Backend
-from scheduling.models import Workflow
+from pools.models import AuditEntry, Backend
+from scheduling.models import Task, Workflow
 from tests.support import stock_client_keys
 from tests.support.world import make_pool, sign_in, workflow_file
 
@@ -275,6 +275,10 @@ def test_texts_contain_the_recorded_facts(alice: Any, admin: Any, reconcile_pool
     events = alice.get("/api/workflow/chain-1/events")
     assert re.search(r"^\S+ \S+ \[chain-1\] submitted by \S+, now PENDING\n", events), "the first that happened"
     assert "[first] waits for 4 GPUs" in events
+    Task.objects.filter(name="lead").update(start_time=AuditEntry.objects.get(action="workflow.started").time)
+    words = ("submitted by", "[first] waits", "[lead] started on", "started by system, now RUNNING")
+    places = [alice.get("/api/workflow/chain-1/events").index(each) for each in words]
+    assert places == sorted(places), "at one instant, too, a cause is before its effect"
     assert "[chain-1] ended by root, now FAILED: out of memory" in events
     alice.get("/api/workflow/chain-1/logs", task_name="nobody")
     assert alice.status == 404
