@@ -59,18 +59,22 @@ def test_work_that_no_future_starts_has_a_sentence(alice: Any, reconcile_pool: A
     assert "none of" in start["never"]
 
 
-def test_work_that_waits_for_the_end_of_a_drain_is_not_told_never(alice: Any, reconcile_pool: Any) -> None:
-    """No future knows that the quota comes back."""
+@pytest.mark.parametrize("is_known_to_end", [True, False], ids=["its work ends", "no future ends its work"])
+def test_work_that_waits_for_the_end_of_a_drain_has_a_forecast_and_no_never(
+    alice: Any, reconcile_pool: Any, is_known_to_end: bool
+) -> None:
     world.apply_change(PatchPool(name="team", patch={"resources": {"gpu": {"guarantee": 34}}}))
     alice.submit("team--a", workflow_file("big", 30))
     reconcile_pool()
     world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     alice.submit("team", workflow_file("w", 20))
+    if not is_known_to_end:
+        Task.objects.filter(group__workflow__name="big-1").update(start_time=None)
 
     forecast_starts()
 
     start = alice.get("/api/queue")["entries"][0]["start"]
-    assert (start["p50"], start["never"]) == (None, None)
+    assert (start["p50"] is not None, start["never"]) == (is_known_to_end, None)
     assert "none of" not in str(alice.submit("team", workflow_file("new", 20), query="dry_run=true"))
 
 
