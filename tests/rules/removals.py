@@ -161,7 +161,7 @@ REMOVALS = (
     Removal(
         SCHEDULING, "quota", "the engine starts non-preemptible work within quota", _GATES,
         "if not preemptible and above.non_preemptible[r] + amount > above.quota[r]:", "if False:",
-        f"{_TEST_GATES}::test_the_quota_that_one_gang_takes_is_gone_for_the_next",
+        f"{_TEST_GATES}::test_amounts_are_exact",
     ),
     Removal(
         SCHEDULING, "preemption", "only work of lower priority of the same leaf is preempted",
@@ -316,7 +316,7 @@ REMOVALS = (
         SCHEDULING, "borrowing", "a pool loses only what it has borrowed", _VICTIMS,
         "        if alloc[r] > quota[r]:\n            return True\n    return False\n\n\ndef keeps_quota",
         "        if alloc[r] > 0:\n            return True\n    return False\n\n\ndef keeps_quota",
-        f"{_TEST_SEED}::test_a_pool_under_its_quota_never_loses_low_work_to_another_pool",
+        f"{_TEST_RECLAIM}::test_a_leaf_inside_its_quota_is_safe_though_the_pool_above_it_is_over_its_own",
     ),
     Removal(
         SCHEDULING, "borrowing", "no reclaim pushes a queue below its quota", _VICTIMS,

@@ -218,49 +218,6 @@ def test_a_preemption_moves_only_lower_priorities_of_its_own_leaf():
     assert after(on_n1("other", LOW)) == []
 
 
-def test_low_work_reclaims_only_up_to_its_fair_share():
-    queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
-    held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
-    waits = [gang(f"a{i}", "a", LOW, at=20 + i) for i in range(8)]
-    after = run_cycle_of(queues, [*held, *waits], {"n": 8})
-    assert sum(q.alloc[0] for q in after.world.queues) == 8
-    assert [q.alloc[0] for q in after.world.queues] == [4, 4]
-    assert {action for action, _name in step_pairs(after)} == {"reclaim", "start"}
-
-
-def test_a_gang_above_its_fair_share_reclaims_nothing():
-    queues = [queue("a", 2, created=1), queue("b", 2, created=2)]
-    work = [gang("b0", "b", LOW, gpus=4, on="n"), gang("a0", "a", LOW, gpus=3)]
-    assert step_pairs(run_cycle_of(queues, work, {"n": 4})) == []
-
-
-def test_borrowers_are_judged_at_the_branch_point():
-    """x1 is over its quota, but its pool is not: the other pool may not reclaim from it, its sibling may."""
-    queues = [
-        queue("x", None), queue("x1", 2, "x"), queue("x2", 4, "x"),
-        queue("y", 2),
-    ]  # fmt: skip
-    held = [gang("low1", "x1", LOW, gpus=2, on="n", at=1), gang("low2", "x1", LOW, gpus=2, on="n", at=2)]
-    outside = run_cycle_of(queues, [*held, gang("want", "y", NORMAL, gpus=2)], {"n": 4})
-    assert step_pairs(outside) == []
-    inside = run_cycle_of(queues, [*held, gang("want", "x2", NORMAL, gpus=2)], {"n": 4})
-    assert step_pairs(inside) == [("reclaim", "low2"), ("start", "want")]
-
-
-def test_a_lender_reclaims_from_the_nearest_borrower_first():
-    org = (cohort("top"), cohort("org", 0, "top"))
-    queues = [
-        queue("lender", 4, "org", created=1), queue("near", 0, "org", created=2), queue("far", 0, "top", created=3),
-    ]  # fmt: skip
-    work = [
-        gang("near-low", "near", LOW, gpus=2, on="n", at=1),
-        gang("far-low", "far", LOW, gpus=2, on="n", at=9),
-        gang("mine", "lender", NORMAL, gpus=2),
-    ]
-    after = run_cycle_of(queues, work, {"n": 8}, cohorts=org)
-    assert step_pairs(after) == [("reclaim", "near-low"), ("start", "mine")]
-
-
 def test_a_lender_that_is_bound_by_the_tree_reclaims_although_nodes_are_free():
     org = (cohort("org"),)
     queues = [queue("lender", 4, "org"), queue("borrower", 0, "org")]

@@ -63,11 +63,6 @@ def test_gate(queues, work, starts):
     assert running_gangs(run_cycle_of(queues, [work], {"n": 8})) == ({"g"} if starts else set())
 
 
-def test_the_quota_that_one_gang_takes_is_gone_for_the_next():
-    works = [gang(name, "q", NORMAL, gpus=2) for name in ("g1", "g2")]
-    assert running_gangs(run_cycle_of([queue("q", 3)], works, {"n": 8})) == {"g1"}
-
-
 def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_limit():
     queues = [queue("q", 4, limit=4)]
     assert running_gangs(
@@ -75,12 +70,6 @@ def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_lim
     ) == {"l", "g"}
     after = run_cycle_of(queues, [gang("g", "q", LOW, gpus=2)], {"n": 8}, usage={"q": {GPU: 3}})
     assert waiting_reasons(after.world)["g"].code == "over_limit"
-
-
-def test_non_preemptible_work_starts_although_low_work_fills_the_quota():
-    """Both fit, and no victim exists."""
-    work = gang("g", "q", NORMAL, gpus=2)
-    assert running_gangs(run_cycle_of([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
 
 
 def test_only_requested_resources_count():
@@ -131,19 +120,6 @@ def test_under_a_cohort_every_leaf_is_bounded_by_the_tree():
     after = run_cycle_of(bounded, [low], {"n": 8}, **tree)
     reason = waiting_reasons(after.world)["low"]
     assert (reason.code, reason.queue, reason.limit) == ("never_fits", "a", "borrowing_limit")
-
-
-def test_queues_below_their_fair_share_come_first_then_higher_priority_then_the_smaller_share():
-    queues = [queue("a", 0, created=1), queue("b", 0, created=2), queue("c", 0, priority=200, created=3)]
-    work = [gang(f"{name}{i}", name, gpus=1, at=i) for name in "abc" for i in range(3)]
-    after = run_cycle_of(queues, work, {"n": 6})
-    assert [gang for _action, gang in step_pairs(after)] == ["c0", "c1", "c2", "a0", "b0", "a1"]
-
-
-def test_work_inside_the_quota_comes_before_borrowing_work():
-    queues = [queue("a", 0, created=1), queue("b", 2, created=2)]
-    after = run_cycle_of(queues, [gang("a0", "a", gpus=2), gang("b0", "b", gpus=2)], {"n": 2})
-    assert running_gangs(after) == {"b0"}
 
 
 def test_a_blocked_head_does_not_hold_back_the_rest():

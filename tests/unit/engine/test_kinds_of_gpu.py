@@ -172,15 +172,6 @@ def test_the_switches_of_the_top_queue_hold_below_it():
     assert steps_of(facts) == [("start", "w", 1)]
 
 
-def test_a_limit_or_a_lending_limit_of_one_kind_leads_to_the_other():
-    limited = QueueFacts("q", None, {H: 4, A: 4}, limit={H: 2})
-    assert steps_of(ClusterFacts((limited,), gangs=(gang("w", "q"),), nodes=nodes())) == [("start", "w", 1)]
-    owner = queue("owner", 4, 4, "org", lending_limit={H: 0})
-    borrower = queue("q", 0, 0, "org")
-    facts = ClusterFacts((owner, borrower), (CohortFacts("org"),), (gang("w", "q", LOW),), nodes())
-    assert steps_of(facts) == [("start", "w", 1)]
-
-
 def test_low_work_borrows_kind_by_kind():
     works = tuple(gang(f"w{i}", "q", LOW, at=i) for i in range(4))
     owner, borrower = queue("owner", 8, 4, "org"), queue("q", 0, 0, "org")
@@ -201,6 +192,7 @@ def test_low_work_borrows_kind_by_kind():
         ({"borrowing_limit": {A: 0}}, {}, {}, 0),
         ({"borrowing_limit": {H: 0, A: 0}}, {}, {}, None),
         ({"limit": {H: 3, A: 3}}, {}, {}, None),
+        ({"limit": {H: 2}}, {}, {}, 1),
         # What the lender uses of one kind is not there, of the other it is.
         ({}, {}, {H: 8}, 1),
         ({}, {}, {H: 5}, 1),
@@ -325,13 +317,6 @@ def test_what_a_queue_borrows_of_one_kind_takes_no_right_to_another():
     facts = ClusterFacts((queue("q", 0, 8), queue("other", 8, 0)), gangs=(borrowed, guest, work), nodes=nodes())
     for fast in (True, False):
         assert steps_of(facts, fast=fast)[:2] == [("reclaim", "guest", 0), ("start", "w", 0)]
-
-
-def test_victims_are_of_the_kind_that_is_needed():
-    low_h, low_a = gang("low-h", "q", LOW, on=H, at=5), gang("low-a", "q", LOW, on=A, at=1)
-    works = (low_h, low_a, gang("w", "q", HIGH, kinds=(A,)))
-    facts = ClusterFacts((queue("q", 4, 4),), gangs=works, nodes=nodes(4, 4))
-    assert steps_of(facts) == [("preempt", "low-a", 0), ("start", "w", 0)]
 
 
 def test_a_waiting_gang_is_demand_of_each_kind_until_it_has_one():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from functools import lru_cache
 
 import pytest
 
@@ -22,7 +21,6 @@ SEEDS = range(40)
 NOBODYS = "none/gpu"
 
 
-@lru_cache(maxsize=1)
 def life_of(seed):
     """The cycles of an installation: work comes, some of it ends, and what each cycle started or took back is noted a
     minute later. Each is checked with a kept state."""
@@ -61,9 +59,8 @@ def noted(kept, facts, name, at):
     return replace(facts, gangs=tuple(known if each is gang else each for each in facts.gangs))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_kept_state_and_the_rules_alone_give_the_same_steps_and_answers(seed):
-    for facts, fresh, kept in life_of(seed):
+def a_kept_state_and_the_rules_alone_give_the_same_steps_and_answers(cycles):
+    for facts, fresh, kept in cycles:
         assert kept.steps == fresh.steps
         assert run_cycle(facts, fast=False).steps == fresh.steps
         shuffled = replace(facts, gangs=facts.gangs[::-1], queues=facts.queues[::-1], nodes=facts.nodes[::-1])
@@ -75,9 +72,8 @@ def test_a_kept_state_and_the_rules_alone_give_the_same_steps_and_answers(seed):
     assert next(results) == next(results)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_gang_is_split_and_no_bound_of_a_kind_is_broken(seed):
-    for _facts, fresh, _kept in life_of(seed):
+def no_gang_is_split_and_no_bound_of_a_kind_is_broken(cycles):
+    for _facts, fresh, _kept in cycles:
         after = facts_after(fresh)
         kind_of = {node.name: next(iter(node.resources)) for node in after.nodes}
         on_node, held, firm = {}, {}, {}
@@ -108,9 +104,8 @@ def path(facts, name):
         name = queues[name].parent
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_gang_waits_while_one_of_its_kinds_has_room(seed):
-    for _facts, fresh, _kept in life_of(seed):
+def no_gang_waits_while_one_of_its_kinds_has_room(cycles):
+    for _facts, fresh, _kept in cycles:
         assert find_stuck(fresh.world) == ()
         again = facts_after(fresh)
         # A gang that got its kind is demand of that alone, which may change the shares of others once more.
@@ -124,6 +119,14 @@ def test_no_gang_waits_while_one_of_its_kinds_has_room(seed):
             world = World(facts_after(fresh))
             for choice in world.gang_of[name].choices or (world.gang_of[name],):
                 assert attempt_start(world, choice) == [], name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_life_of_an_installation(seed):
+    cycles = life_of(seed)
+    a_kept_state_and_the_rules_alone_give_the_same_steps_and_answers(cycles)
+    no_gang_is_split_and_no_bound_of_a_kind_is_broken(cycles)
+    no_gang_waits_while_one_of_its_kinds_has_room(cycles)
 
 
 @pytest.mark.parametrize("seed", range(25))

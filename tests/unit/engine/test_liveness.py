@@ -107,11 +107,6 @@ class TestTheRules:
         assert find_stuck(run_cycle(state).world) == ()
 
 
-def live_through(seed):
-    """Every state of a stream after a cycle: its time and the kept state."""
-    yield from live_through_jobs(*mixed_stream(seed))
-
-
 def live_through_jobs(start, jobs):
     """Every state of a stream after a cycle: its time and the kept state. Nothing waits on the cluster at its end but
     work that could never start."""
@@ -136,12 +131,14 @@ def live_through_jobs(start, jobs):
 
 
 def assert_never_stuck(seed, stream=mixed_stream):
+    """Work starts in place of LOW work, too, as it would without a policy."""
     for now, kept in live_through_jobs(*stream(seed)):
         assert find_stuck(kept.world) == (), f"seed {seed} at {now}"
+        assert_no_swap_is_left(kept, now)
         assert not kept.run(now).steps, f"seed {seed} at {now}: another run at the same time does something"
 
 
-@pytest.mark.parametrize("ten", samples(range(3), range(3, 8)))
+@pytest.mark.parametrize("ten", samples(range(2), range(2, 8)))
 def test_no_mixed_stream_is_ever_stuck(ten):
     for seed in range(10 * ten, 10 * ten + 10):
         assert_never_stuck(seed)
@@ -158,7 +155,7 @@ def least_lost(stream, seed, **more):
     return replace(start, policy=replace(start.policy, victims=VictimRule.LEAST_LOST)), jobs
 
 
-@pytest.mark.parametrize(("stream", "seeds"), [(mixed_stream, range(12)), (rich_stream, range(4))])
+@pytest.mark.parametrize(("stream", "seeds"), [(mixed_stream, range(6)), (rich_stream, range(2))])
 def test_no_stream_is_stuck_where_the_least_is_lost(stream, seeds):
     for seed in seeds:
         assert_never_stuck(seed, partial(least_lost, stream))
@@ -181,7 +178,11 @@ def test_the_streams_find_reservations_without_an_order(monkeypatch):
     """With reservations that hold each other, as they did, some of the same streams are stuck."""
     monkeypatch.setattr(StartPolicy, "_note_ranks", lambda self: None)
     monkeypatch.setattr(StartPolicy, "_could_start_together", lambda self, held, older: True)
-    stuck = (seed for seed in range(40) if any(find_stuck(kept.world) for _now, kept in live_through(seed)))
+    stuck = (
+        seed
+        for seed in range(40)
+        if any(find_stuck(kept.world) for _now, kept in live_through_jobs(*mixed_stream(seed)))
+    )
     assert len(list(islice(stuck, 2))) == 2
 
 
@@ -199,22 +200,20 @@ def test_a_kept_state_gives_the_steps_of_a_fresh_run_in_a_mixed_stream(seed):
     run_stream(replace(start, policy=None), jobs, policy=start.policy, compare=True)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_work_starts_in_place_of_low_work_as_it_would_without_a_policy(seed):
+def assert_no_swap_is_left(kept, now):
     """An oracle that knows no reservation: alone with the running work, the first HIGH or NORMAL gang of a queue would
     take the place of LOW work of its own queue that no reservation is younger than."""
-    for now, kept in live_through(seed):
-        state = kept.facts()
-        placed = [each.placed for each in state.policy.reservations if each.placed is not None]
-        since = min(placed, default=now)
-        running = tuple(g for g in state.gangs if any(task.node for task in g.tasks))
-        old = {g.name for g in running if g.preemptible and g.started is not None and g.started < since}
-        for first in first_firm_gangs(state):
-            alone = replace(state, gangs=(*running, first), policy=None)
-            steps = run_cycle(alone).steps
-            taken = [step for step in steps if step.beneficiary == first.name and step.action is StepAction.PREEMPT]
-            in_place = taken and all(step.gang in old for step in taken)
-            assert not (in_place and is_swap(state, first, taken)), f"{first.name} at {now}"
+    state = kept.facts()
+    placed = [each.placed for each in state.policy.reservations if each.placed is not None]
+    since = min(placed, default=now)
+    running = tuple(g for g in state.gangs if any(task.node for task in g.tasks))
+    old = {g.name for g in running if g.preemptible and g.started is not None and g.started < since}
+    for first in first_firm_gangs(state):
+        alone = replace(state, gangs=(*running, first), policy=None)
+        steps = run_cycle(alone).steps
+        taken = [step for step in steps if step.beneficiary == first.name and step.action is StepAction.PREEMPT]
+        in_place = taken and all(step.gang in old for step in taken)
+        assert not (in_place and is_swap(state, first, taken)), f"{first.name} at {now}"
 
 
 def first_firm_gangs(state):

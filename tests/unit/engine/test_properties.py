@@ -28,7 +28,7 @@ STATES = st.tuples(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in ra
 
 @given(STATES)
 @SAMPLE
-def test_bounds_hold_every_step_is_justified_and_another_cycle_changes_nothing(drawn):
+def test_a_cycle_keeps_every_bound_justifies_each_step_and_leaves_nothing_to_do(drawn):
     start = partly_scheduled(*drawn)
     after = run_cycle(start)
     assert after.has_converged
@@ -38,17 +38,25 @@ def test_bounds_hold_every_step_is_justified_and_another_cycle_changes_nothing(d
     again = run_cycle(left)
     assert again.steps == ()
     assert facts_after(again) == left
+    no_gang_waits_that_would_fit_without_evictions(after.world)
+    every_waiting_gang_has_one_reason_and_one_position(after.world)
 
 
-@given(STATES)
-@SAMPLE
-def test_no_gang_waits_that_would_fit_without_evictions(drawn):
+def no_gang_waits_that_would_fit_without_evictions(world):
     """The engine is compared with a trial of every node for every pod."""
-    world = run_cycle(partly_scheduled(*drawn)).world
     for gang in world.gangs:
         if any(gang.waiting):
             assert attempt_start(world, gang) == [], gang
             assert not may_start_somewhere(world, gang), gang
+
+
+def every_waiting_gang_has_one_reason_and_one_position(world):
+    waits = {g.fact.name for g in world.gangs if gang_result(g) in {"pending", "preempted"}}
+    why, where = waiting_reasons(world), queue_positions(world)
+    assert set(why) == waits
+    assert set(where) == waits
+    assert sorted(place.overall for place in where.values()) == list(range(1, len(waits) + 1))
+    assert all(reason.message and reason.code != ReasonCode.NEXT_PASS for reason in why.values())
 
 
 def may_start_somewhere(world, gang):
@@ -90,18 +98,6 @@ def test_the_order_of_the_input_does_not_matter(drawn, pick):
     assert other.steps == after.steps
     assert waiting_reasons(other.world) == waiting_reasons(after.world)
     assert queue_positions(other.world) == queue_positions(after.world)
-
-
-@given(STATES)
-@SAMPLE
-def test_every_waiting_gang_has_one_reason_and_one_position(drawn):
-    after = run_cycle(partly_scheduled(*drawn))
-    waits = {g.fact.name for g in after.world.gangs if gang_result(g) in {"pending", "preempted"}}
-    why, where = waiting_reasons(after.world), queue_positions(after.world)
-    assert set(why) == waits
-    assert set(where) == waits
-    assert sorted(place.overall for place in where.values()) == list(range(1, len(waits) + 1))
-    assert all(reason.message and reason.code != ReasonCode.NEXT_PASS for reason in why.values())
 
 
 @given(STATES, st.data())

@@ -205,8 +205,7 @@ def test_only_pools_on_the_same_nodes_reclaim_from_each_other():
     assert step_pairs(run_cycle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
 
 
-# -- the order of victims
-# -------------------------------------------------------------------------------------------------
+# -- the order of victims --------------------------------------------------------------------------------------------
 
 
 LENDERS = {
@@ -236,30 +235,23 @@ def test_the_order_of_lenders_is_updated_after_every_unit():
     assert taken([queue("a", 3), queue("x", 0), queue("y", 0)], work, 6, capacity={GPU: 7}) == ["y2", "x2", "y1"]
 
 
-# -- the check after a reclaim
-# ---------------------------------------------------------------------------------------------------
+# -- the check after a reclaim ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("above", [None, "top"], ids=["pools at the top", "below another queue"])
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [(3, []), (4, []), (6, ["y5"])],
     ids=["y would be inside its share", "y would be as far above as x", "y would still be further above"],
 )
-def test_a_leaf_that_ends_above_its_fair_share_is_no_better_off_than_the_loser(pairs, expected):
-    """`x1` is inside its fair share (2 of `x`'s 4), but `x` would end at 6 of 4. `y` has a share of 4 and loses 2."""
-    queues = [queue("x", 0), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0)]
+def test_a_leaf_that_ends_above_its_fair_share_is_no_better_off_than_the_loser(above, pairs, expected):
+    """`x1` is inside its fair share (2 of `x`'s 4), but `x` would end at 6 of 4. `y` has a share of 4 and loses 2. They
+    are judged where they are siblings."""
+    queues = [queue("x", 0, above), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0, above)]
+    queues += [queue("top", 0)] if above else []
     held = [low(f"y{i}", "y", 2, at=i) for i in range(pairs)]
     more = {"capacity": {GPU: 8}, "usage": {"x2": {GPU: 4}}}
     assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
-
-
-def test_the_check_after_a_reclaim_covers_every_level():
-    """The same, with another queue above `x` and `y`: they are judged where they are siblings."""
-    queues = [queue("top", 0), queue("x", 0, "top"), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0, "top")]
-    more = {"capacity": {GPU: 8}, "usage": {"x2": {GPU: 4}}}
-    for pairs, expected in ((4, []), (6, ["y5"])):
-        held = [low(f"y{i}", "y", 2, at=i) for i in range(pairs)]
-        assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
 
 
 def test_a_leaf_without_fair_share_is_not_compared():
@@ -382,8 +374,12 @@ def test_two_pools_do_not_evict_each_others_work_forever():
 
 
 def test_the_nearest_borrower_of_the_tree_first():
+    """By age the order would be the reverse."""
     tree = (cohort("top"), cohort("org", 0, "top"))
-    queues = [queue("mine", 2, "org"), queue("near", 0, "org"), queue("far", 0, "top"), queue("outside", 0)]
+    queues = [
+        queue("mine", 2, "org"), queue("near", 0, "org", created=1), queue("far", 0, "top", created=2),
+        queue("outside", 0, created=3),
+    ]  # fmt: skip
     held = [low("near-low", "near", at=1), low("far-low", "far", at=2), low("outside-low", "outside", at=3)]
     assert taken(queues, [*held, gang("w", "mine", NORMAL)], 3, cohorts=tree) == ["near-low"]
     assert taken(queues, [*held, gang("w", "mine", NORMAL, gpus=2)], 3, cohorts=tree) == ["near-low", "far-low"]

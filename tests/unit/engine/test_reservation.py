@@ -265,7 +265,7 @@ def order_in_leaf(fact):
     return (0, fact.submitted - (AGEING if fact.priority > NORMAL else 0), fact.name)
 
 
-@pytest.mark.parametrize("seed", samples([2, 14], [1379, 1382, 1430]))
+@pytest.mark.parametrize("seed", samples([14], [2, 1379, 1382, 1430]))
 def test_no_gang_of_a_random_stream_waits_longer_than_the_bound(seed):
     """Without the policy it would."""
     worst, bound = longest_wait_of_large(seed)

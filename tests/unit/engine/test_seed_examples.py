@@ -1,4 +1,4 @@
-"""Three published examples of scheduling, by their names, and the rules about them (design, K2, K4)."""
+"""Three published examples of scheduling, by their names (design, K2, K4)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def test_priority_queueing_order():
     assert [name for name, _place in order] == ["wf5", "wf4", "wf6", "wf3"]
 
 
-def preemption():
-    return run_cycle_of(
+def test_preemption():
+    """WF5 (NORMAL) preempts WF1 (LOW), which is re-queued in front of WF3 and WF4."""
+    after = run_cycle_of(
         [queue("pool", 2)],
         [
             gang("wf1", "pool", LOW, on="n", at=1),
@@ -38,11 +39,6 @@ def preemption():
         ],
         {"n": 2},
     )
-
-
-def test_preemption():
-    """WF5 (NORMAL) preempts WF1 (LOW), which is re-queued in front of WF3 and WF4."""
-    after = preemption()
     assert step_pairs(after) == [("preempt", "wf1"), ("start", "wf5")]
     assert after.steps[0].beneficiary == "wf5"
     assert gang_result(after.world.gang_of["wf1"]) == "preempted"
@@ -73,35 +69,6 @@ def test_reclaiming():
     assert running_gangs(after) == {"wf1", "wf2", "wf4", "wf5"}
 
 
-def test_normal_and_high_never_go_over_the_quota_and_low_may():
-    after = run_cycle_of(
-        [queue("pool", 2)],
-        [gang("high", "pool", HIGH, gpus=3), gang("normal", "pool", NORMAL, gpus=3), gang("low", "pool", LOW, gpus=3)],
-        {"n": 8},
-    )
-    assert running_gangs(after) == {"low"}
-
-
-def test_low_does_not_count_against_the_quota():
-    after = run_cycle_of(
-        [queue("pool", 2)], [gang("low", "pool", LOW, gpus=2, on="n"), gang("n1", "pool", NORMAL, gpus=2)], {"n": 4}
-    )
-    assert running_gangs(after) == {"low", "n1"}
-
-
-def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
-    """Also not when the pool above it is over what it may claim."""
-    pools = [
-        queue("outer", 0),
-        queue("inside", 4, "outer"),
-        queue("other", 4),
-    ]
-    work = [gang("low", "inside", LOW, gpus=4, on="n"), gang("normal", "other", NORMAL, gpus=4)]
-    assert step_pairs(run_cycle_of(pools, work, {"n": 4})) == []
-    over = [gang("low", "inside", LOW, gpus=5, on="n"), gang("normal", "other", NORMAL, gpus=4)]
-    assert step_pairs(run_cycle_of(pools, over, {"n": 8})) == [("reclaim", "low"), ("start", "normal")]
-
-
 def test_a_pool_that_has_reached_its_quota_preempts_no_gang():
     work = [
         gang("low", "pool", LOW, on="n"),
@@ -109,15 +76,3 @@ def test_a_pool_that_has_reached_its_quota_preempts_no_gang():
         gang("wf5", "pool", NORMAL),
     ]
     assert step_pairs(run_cycle_of([queue("pool", 1)], work, {"n": 2})) == []
-
-
-def test_shared_queue_and_subpools_of_one_pool_reclaim_from_each_other():
-    queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
-    work = [
-        gang("a", "team-a", LOW, gpus=1, count=1, on="n", at=1),
-        gang("b", "team-a", LOW, gpus=1, count=1, on="n", at=2),
-        gang("c", "team-a", LOW, gpus=2, count=1, on="n", at=3),
-        gang("mine", "team-shared", NORMAL, gpus=2),
-    ]
-    after = run_cycle_of(queues, work, {"n": 4})
-    assert step_pairs(after) == [("reclaim", "c"), ("start", "mine")]

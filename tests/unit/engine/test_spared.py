@@ -10,6 +10,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import HIGH, NORMAL
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.judgement.plan_units import split_plan
+from tests.support.nightly_parts import samples
 from tests.unit.engine.random_installations import random_installation
 from tests.unit.engine.sample_clusters import facts, gang, queue
 from tests.unit.engine.test_least_lost import LEAST_LOST
@@ -63,10 +64,10 @@ def with_new_work(seed):
     return replace(start, gangs=(*start.gangs, *new))
 
 
-@pytest.mark.parametrize("tens", range(4))
-def test_to_note_it_changes_no_decision_and_spared_work_goes_on(tens):
+@pytest.mark.parametrize("thirty", samples(range(2), range(2, 8)))
+def test_to_note_it_changes_no_decision_and_spared_work_goes_on(thirty):
     evicted = spared = 0
-    for seed in range(tens * 30, tens * 30 + 30):
+    for seed in range(thirty * 30, thirty * 30 + 30):
         start = with_new_work(seed)
         plain, noted = run_cycle(start), run_cycle(start, notes_spared=True)
         without = [replace(step, eviction=None) for step in noted.steps]
