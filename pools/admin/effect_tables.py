@@ -11,6 +11,7 @@ from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.values.amounts import NO_LIMIT
 
 _DECLARED: Mapping[str, ConfigField] = {each.key: each for each in (*POOL_FIELDS, *COHORT_FIELDS, *QUOTA_FIELDS)}
 _LABELS: Mapping[str, str] = {
@@ -18,6 +19,7 @@ _LABELS: Mapping[str, str] = {
     "pool": "Pool",
     **{key: TREE_NUMBERS[key].label for key in AMOUNT_KEYS},
 }
+_EMPTY: tuple[Any, ...] = (None, "", NO_LIMIT, [], {})
 _PLATFORM_LABELS: Mapping[str, str] = {"tflops": "TFLOPS", "vram": "memory"}
 
 
@@ -63,8 +65,11 @@ def changed_fields(
     changes: Iterable[Mapping[str, Any]],
     label_of: Callable[[str], str] = field_label,
     value_of: Callable[[str, Any], str] | None = None,
+    *,
+    is_new: bool = False,
 ) -> list[ChangedField]:
-    """The `changes` of an effect, each with the label of its path and its values in words."""
+    """The `changes` of an effect, each with the label of its path and its values in words. Of an object that `is_new`
+    only fields that say something: a field without a value was empty before, too."""
     value_of = value_of or value_text
     return [
         ChangedField(
@@ -74,11 +79,16 @@ def changed_fields(
             value_of(each["path"], each["after"]),
         )
         for each in changes
+        if not (is_new and _says_nothing(each["path"], each["after"]))
     ]
 
 
+def _says_nothing(path: str, value: Any) -> bool:
+    return value in _EMPTY or (path.startswith("platforms.") and str(value) == "0")
+
+
 def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumber]:
-    """The `neighbours` of an effect, one entry for each number."""
+    """The `neighbours` of an effect, one entry for each number; a zero of a node that is new says nothing."""
     return [
         ChangedNumber(
             each["name"],
@@ -90,6 +100,7 @@ def changed_numbers(neighbours: Iterable[Mapping[str, Any]]) -> list[ChangedNumb
         )
         for each in neighbours
         for number, values in each["numbers"].items()
+        if values["before"] is not None or values["after"]
     ]
 
 

@@ -50,7 +50,8 @@ class ObjectPreview(Generic[ResultT]):
         changes = field_changes(before[CONFIGS], after[CONFIGS])
         fields = [{"path": each.path, "before": each.before, "after": each.after} for each in changes]
         return {
-            "fields": changed_fields(fields, self.label_of, self.value_of),
+            "fields": changed_fields(fields, self.label_of, self.value_of, is_new=before[CONFIGS] is None),
+            "is_new": before[CONFIGS] is None,
             "is_unchanged": not fields,
             "effect_messages": tuple(self.messages(before, after)),
             "warnings": (*warnings_of(result), *(self.warnings(before, after) if self.warnings else ())),

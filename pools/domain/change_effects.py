@@ -186,7 +186,8 @@ def _state_messages(
             "The subpool accepts no new work and cannot be changed; it is archived when the last one has ended."
         )
     else:
-        messages.append(f"{name} has no other active work, so it is archived at once. It can be recreated later.")
+        other = "other " if cancelled else ""
+        messages.append(f"{name} has no {other}active work, so it is archived at once. It can be recreated later.")
     return messages
 
 

@@ -53,7 +53,8 @@ class Chart:
     Areas are on top of each other, the first one at the bottom; lines are lines of steps. The picture is as high as the
     areas need, and a line that is far above them is named beside it. `key` is unique on the page. `summary` is one
     sentence for a person who does not see the picture. `axis` is the period that the picture spans, and `now` is marked
-    in it; without them, it spans the times."""
+    in it; without them, it spans the times. `nothing`
+    stands in place of a picture whose areas are empty."""
 
     key: str
     title: str
@@ -64,6 +65,13 @@ class Chart:
     series: Sequence[ChartSeries]
     axis: tuple[datetime, datetime] | None = None
     now: datetime | None = None
+    nothing: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """A sentence says more than this picture."""
+        areas = [each.values for each in self.series if not each.is_line]
+        return bool(self.nothing) and not any(value for values in areas for value in values)
 
     @property
     def table_rows(self) -> list[tuple[datetime, list[str]]]:

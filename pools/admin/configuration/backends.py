@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from pools.domain.errors import Conflict
 from pools.domain.list_columns import BACKEND_COLUMNS, MACHINE_COLUMNS, PROMISE_COLUMNS, UNASSIGNED_COLUMNS
 from pools.domain.people.roles import Permission, is_allowed
 from pools.domain.values.scalars import typed_number
-from pools.models import Backend, KubernetesSettings, Pool
+from pools.models import Backend, KubernetesSettings, Node, Pool
 from pools.permissions import require_platform
 from pools.selectors.clusters import is_observed
 from pools.selectors.quotas.backend_capacity import parts_of, read_capacities, read_used_gpus
@@ -162,6 +163,15 @@ def _parse_node_line(line: str) -> dict[str, Any]:
     return node
 
 
+def _alike(nodes: Iterable[Node]) -> list[list[Node]]:
+    """The nodes, those together of which all facts are the same: most clusters have a few kinds of them."""
+    kinds: dict[tuple[object, ...], list[Node]] = {}
+    for node in nodes:
+        sizes = (node.gpus, node.advertised_gpus, node.cpu, node.memory_bytes, node.storage_bytes)
+        kinds.setdefault((node.platform, node.flavor, *sizes), []).append(node)
+    return list(kinds.values())
+
+
 @admin.register(Backend)
 class BackendAdmin(PolicyAdmin):
     """Read by the platform's admins and viewers, changed by osmo-admin."""
@@ -214,7 +224,7 @@ class BackendAdmin(PolicyAdmin):
             degraded=read_degraded([backend.pk]).get(backend.pk),
             promise_columns=PROMISE_COLUMNS,
             unassigned_columns=UNASSIGNED_COLUMNS,
-            nodes=list(backend.nodes.order_by("name")),
+            nodes=_alike(backend.nodes.order_by("name")),
             parts=parts_among(backend.flavors),
             pools=pools[: count if count <= MAX_POOLS_SHOWN else SOME_POOLS],
             pool_count=count,

@@ -70,7 +70,8 @@ class CohortPreview(Generic[ResultT]):
         return {
             "changed_nodes": nodes,
             "warnings": warnings_of(result),
-            "fields": changed_fields(effect["changes"]),
+            "fields": changed_fields(effect["changes"], is_new=self.cohort is None),
+            "is_new": self.cohort is None,
             "is_unchanged": not nodes and not effect["changes"],
         }
 

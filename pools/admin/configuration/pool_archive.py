@@ -96,7 +96,8 @@ def _first_steps(root: Pool) -> Iterator[FirstStep]:
             )
     if count := facts.shared_usage.live_workflows:
         yield FirstStep(
-            f"The pool remainder of {root.name} has {_active_work(count)}. Wait until it has ended, or cancel it.",
+            f"The pool remainder of {root.name} has {_active_work(count)}. Wait until all of it has "
+            "ended, or cancel it.",
             f"Work of {root.name}",
             _work_address(f"{root.name}--{SHARED_QUEUE}"),
         )

@@ -69,6 +69,7 @@ class PoolTreePreview(Generic[ResultT]):
     messages: EffectMessages[ResultT] = tree_messages
     remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work
     live_note: Callable[[PoolTree | None], LiveNote | None] = no_note
+    lead: str = ""
     bars: BarsOfPools = field(default_factory=dict)
 
     def form_context(self) -> dict[str, Any]:
@@ -76,7 +77,13 @@ class PoolTreePreview(Generic[ResultT]):
         tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
         cohorts = Cohort.objects.order_by("name") if self.changes_configuration else Cohort.objects.none()
         names = list(cohorts.values_list("name", flat=True))
-        return {"pool": self.pool, "tree": tree, "live_note": self.live_note(tree), "names": names}
+        return {
+            "pool": self.pool,
+            "tree": tree,
+            "live_note": self.live_note(tree),
+            "names": names,
+            "lead": self.lead,
+        }
 
     def dry_run(self, operation: Callable[[], object]) -> EffectAnswer:
         """The effect on the pool's tree."""
@@ -95,7 +102,8 @@ class PoolTreePreview(Generic[ResultT]):
             "nodes": nodes,
             "effect_messages": self.messages(nodes, remaining, result),
             "warnings": warnings_of(result),
-            "fields": changed_fields(effect.get("changes", ())),
+            "fields": changed_fields(effect.get("changes", ()), is_new=effect["before"] is None),
+            "is_new": effect["before"] is None,
             "is_unchanged": self._is_unchanged(effect),
             "neighbours": changed_numbers(effect.get("neighbours", ())),
             "remaining": remaining,

@@ -44,6 +44,7 @@ from pools.services.configuration.subpools import (
     SubpoolResult,
     create_subpool,
     delete_subpool,
+    lasting_quota,
     resize_subpool,
     set_drain_deadline,
 )
@@ -140,6 +141,7 @@ def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, sub
         service=resize_subpool,
         success_message=_quota_message,
         quota_of=row.name,
+        lead=_temporary_text(row),
     )
 
 
@@ -160,6 +162,14 @@ def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, s
         success_message=_creation_message,
         quota_of=row.name,
     )
+
+
+def _temporary_text(row: Pool) -> str:
+    """What a temporary quota is until then, which its form does not show; empty for a lasting one."""
+    if row.quota_until is None:
+        return ""
+    lasting, _ = lasting_quota(row)
+    return f"Raised until {minute_text(row.quota_until)}, then {lasting} again. A change takes the place of both."
 
 
 def quota_values(row: Pool) -> dict[str, Any]:
@@ -235,10 +245,11 @@ def _respond(
     messages: EffectMessages[SubpoolResult] = tree_messages,
     remaining_work: Callable[[EffectAnswer], list[Reservation]] = no_remaining_work,
     quota_of: str | None = None,
+    lead: str = "",
     **texts: Any,
 ) -> HttpResponse:
     """The pages of one change of a subpool of `root`; `texts` are fields of its :class:`Change`. `quota_of` is the
-    subpool that gets a quota, empty for a new one; None: the form has no quota."""
+    subpool that gets a quota, empty for a new one; None: the form has no quota. `lead` stands above the form."""
 
     def note(tree: PoolTree | None) -> LiveNote | None:
         return (
@@ -254,6 +265,7 @@ def _respond(
         messages=messages,
         remaining_work=remaining_work,
         live_note=note,
+        lead=lead,
     )
     change = Change(
         breadcrumbs=pool_breadcrumbs(root),

@@ -73,6 +73,7 @@ def _charts_of(answer: UsageAnswer, window: UsageWindow, prefix: str, unit: str,
             f"On average {number_text(used)} {unit} were in use.",
             USE_SERIES,
             unit,
+            f"None of the {unit} were in use in this time." if of else "No GPU was in use in this time.",
         ),
         _chart(
             answer,
@@ -82,6 +83,7 @@ def _charts_of(answer: UsageAnswer, window: UsageWindow, prefix: str, unit: str,
             f"On average work for {number_text(waited)} {unit} was waiting.",
             WAIT_SERIES,
             unit,
+            "No work was waiting in this time.",
         ),
     ]
 
@@ -94,6 +96,7 @@ def _chart(
     summary: str,
     declared: Sequence[UsageSeries],
     unit: str,
+    nothing: str,
 ) -> Chart:
     drawn = [series for series in declared if answer.totals.sums.get(series.column) is not None]
     times, columns = _averages(answer, [series.column for series in drawn])
@@ -104,6 +107,7 @@ def _chart(
         summary=summary,
         times=times,
         end=answer.question.until,
+        nothing=nothing,
         series=[
             ChartSeries(each.label, each.tone, values, is_line=each.is_line, meaning=each.meaning)
             for each, values in zip(drawn, columns, strict=True)

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.configuration.ownership import GitOwner, OwnedKind
-from pools.models import Backend, KubernetesSettings
+from pools.models import Backend, KubernetesSettings, Node
 from pools.services.changes.ownership import set_owners
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 
@@ -153,3 +153,14 @@ def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_p
         refused = root.get(f"/clusters/sim/{page}")
         assert refused.status_code == 409 and "sim is simulated" in refused.content.decode()
     assert {LIST, "/clusters/-/webhooks"} <= set(re.findall(r'href="([^"]+)"', _text(root, "/clusters")))
+
+
+def test_nodes_that_are_alike_are_one_row(as_person: Callable[[str], Client]) -> None:
+    page = _text(as_person("root"), "/clusters/sim")
+    assert page.count('<th scope="row" class="oa-give oa-give--whole">') == 1
+    assert "20 nodes, each with these amounts" in page
+    assert all(f'href="/nodes/sim/n{number}"' in page for number in range(20))
+    Node.objects.filter(name="n7").update(gpus=4)
+    page = _text(as_person("root"), "/clusters/sim")
+    assert page.count('<th scope="row" class="oa-give oa-give--whole">') == 2
+    assert "19 nodes, each" in page

@@ -218,3 +218,12 @@ def test_the_deadline_of_a_drain_is_given_shown_and_changed(as_person: Callable[
     assert Pool.objects.get(name="team--a").drain_by is None
     Pool.objects.filter(name="team--a").update(drain_by=timezone.now() - timedelta(seconds=1))
     assert "The deadline of this drain has passed" in chief.get("/pools/team").content.decode()
+
+
+def test_the_form_of_a_raised_quota_says_until_when(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    assert "Raised until" not in chief.get(RESIZE).content.decode()
+    end = timezone.now() + timedelta(days=2)
+    apply_change(ResizeSubpool(parent="team", subpool_name="a", quota=40, until=end))
+    form = chief.get(RESIZE).content.decode()
+    assert "Raised until" in form and "then 30 again" in form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -49,6 +50,14 @@ def test_the_numbers_are_in_the_page_for_the_script_and_for_the_reader() -> None
     assert "GPUs &lt;in use&gt;" in page and "<in use>" not in page
     rows = re.findall(r'<tr><th scope="row"[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>', page)
     assert rows == [("2026-11-22 12:00", "2", "–"), ("2026-11-22 11:00", "1", "–"), ("2026-11-22 10:00", "0", "–")]
+
+
+def test_a_chart_without_use_is_a_sentence() -> None:
+    empty = replace(make_chart(1), nothing="No GPU was in use.")
+    page = render(empty)
+    assert "No GPU was in use." in page and "<script" not in page.partition("</figure>")[0]
+    for drawn in (replace(make_chart(2), nothing="No GPU was in use."), make_chart(1)):
+        assert "No GPU was in use." not in render(drawn) and 'data-plot="use"' in render(drawn)
 
 
 @pytest.mark.parametrize(

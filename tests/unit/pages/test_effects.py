@@ -57,6 +57,10 @@ def test_deleting() -> None:
     archived = node_effects(before, _tree_state(10, (10, 0)))
     assert archived[2].state_after == "ARCHIVED"
     assert consequence_messages(archived) == (
+        "team--a has no active work, so it is archived at once. It can be recreated later.",
+    )
+    assert consequence_messages(archived, cancelled=1) == (
+        "1 workflow that has not started is cancelled.",
         "team--a has no other active work, so it is archived at once. It can be recreated later.",
     )
 
