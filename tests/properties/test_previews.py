@@ -1,12 +1,11 @@
-"""On random installations: a dry run's `may_be_reclaimed` equals the later effect, the reason of waiting work is true,
-and new work starts on the same nodes when all other work is only counted."""
+"""On random installations: a dry run's `may_be_reclaimed` equals the later effect, and new work starts on the same
+nodes when all other work is only counted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 from django.db import transaction
@@ -21,11 +20,6 @@ from pools.domain.people.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.changes.dry_run import read_effect
 from scheduling.domain.engine.cycle import run_cycle
-from scheduling.domain.engine.facts import ClusterFacts
-from scheduling.domain.engine.outcome import waiting_reasons
-from scheduling.domain.engine.reasons.explain import Explainer
-from scheduling.domain.engine.rules.starting import attempt_start
-from scheduling.domain.engine.rules.world import World
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
@@ -222,29 +216,6 @@ def _running_firm_names() -> list[str]:
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
-@given(SCENES)
-def test_the_reason_of_waiting_work_is_true(scene: PreviewScene) -> None:
-    """A waiting gang starts when exactly the amounts that its reason names become available."""
-    with rolled_back_scene():
-        facts = read_live_facts(build(scene)).facts
-    state = World(facts)
-    for name in waiting_reasons(state):
-        reason = Explainer(state).explain(state.gang_of[name])
-        assert reason.message
-        assert reason.blockers, reason
-        if any(blocker.is_permanent for blocker in reason.blockers):
-            continue
-        loosened = facts
-        for blocker in reason.blockers:
-            loosened = _made_available(loosened, blocker, state)
-        roomy = World(loosened)
-        assert attempt_start(roomy, roomy.gang_of[name]), reason
-        event(reason.code)
-
-
-@pytest.mark.django_db
-@pytest.mark.timeout(3600)
-@settings(max_examples=FEWER)
 @given(SCENES, _work_strategy(list(Priority), LEAVES, 1))
 def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, works: tuple[GangRequest, ...]) -> None:
     """Whether and where one gang starts on free nodes does not depend on the list of other gangs."""
@@ -263,26 +234,3 @@ def test_new_work_starts_with_totals_as_with_full_facts(scene: PreviewScene, wor
         free = list(with_all) == starts and {step.gang for step in starts} <= set(counted.gangs)
         assert list(run_cycle(counted.facts).steps) == (starts if free else [])
         event("starts" if free and starts else "nothing free" if not free else "waits")
-
-
-def _made_available(facts: ClusterFacts, blocker: Any, state: World) -> ClusterFacts:
-    """The facts with exactly the missing amounts of one blocker added, on the nodes or in the limit that it names."""
-    if blocker.limit == "nodes":
-        more = {short.node: state.named_amounts(short.missing) for short in blocker.node_shortages}
-        return replace(
-            facts,
-            nodes=tuple(
-                replace(node, resources=_sum(node.resources, more.get(node.name, {}))) for node in facts.nodes or ()
-            ),
-        )
-
-    def add_missing(node: Any) -> Any:
-        if node.name != blocker.node:
-            return node
-        return replace(node, **{blocker.limit: _sum(getattr(node, blocker.limit) or {}, blocker.missing)})
-
-    return replace(facts, queues=tuple(map(add_missing, facts.queues)), cohorts=tuple(map(add_missing, facts.cohorts)))
-
-
-def _sum(have: Any, more: Any) -> dict[str, Any]:
-    return {key: have.get(key, 0) + more.get(key, 0) for key in {*have, *more}}

@@ -9,14 +9,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from osmo_admin.cli.base import output
 from osmo_admin.cli.client import app
-from tests.unit.client.stub_server import StubServer, serve_stub
+from tests.unit.client.stub_server import StubHttpServer, StubServer, run_server
+
+
+@pytest.fixture(scope="session")
+def stub_http_server() -> Iterator[StubHttpServer]:
+    with run_server() as running:
+        yield running
 
 
 @pytest.fixture
-def stub() -> Iterator[StubServer]:
-    with serve_stub() as running:
-        yield running
+def stub(stub_http_server: StubHttpServer) -> StubServer:
+    stub_http_server.stub = StubServer(url=f"http://127.0.0.1:{stub_http_server.server_address[1]}")
+    return stub_http_server.stub
 
 
 @pytest.fixture
@@ -53,6 +60,12 @@ class ClientRunner:
 @pytest.fixture
 def osmo(stub: StubServer, home: Path) -> ClientRunner:
     return ClientRunner(stub)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams of this process pass for a terminal."""
+    monkeypatch.setattr(output, "_is_terminal", lambda stream: True)
 
 
 @pytest.fixture

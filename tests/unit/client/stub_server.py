@@ -133,6 +133,7 @@ class StubHttpServer(ThreadingHTTPServer):
     """Some tests close the connection of the client; the server does not report this as an error."""
 
     daemon_threads = True
+    stub: StubServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):
@@ -140,14 +141,12 @@ class StubHttpServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve_stub() -> Iterator[StubServer]:
-    """A stub on a free port of loopback, until the block ends."""
+def run_server() -> Iterator[StubHttpServer]:
+    """A server on a free port of loopback, until the block ends; `stub` answers its requests."""
     server = StubHttpServer(("127.0.0.1", 0), StubHandler)
-    stub = StubServer(url=f"http://127.0.0.1:{server.server_address[1]}")
-    server.stub = stub  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    yield stub
+    yield server
     server.shutdown()
     server.server_close()
     thread.join()

@@ -29,13 +29,6 @@ def test_without_the_extra_the_command_says_what_to_install(
     assert MISSING in result.stderr
 
 
-def test_the_client_starts_without_the_library_of_the_protocol() -> None:
-    import subprocess
-
-    code = "import sys, osmo_admin.cli.client; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
 @pytest.mark.parametrize("address", ["8100", "localhost:", "localhost:http", "localhost:99999"])
 def test_a_wrong_address_to_listen_on_is_refused(osmo: ClientRunner, address: str) -> None:
     result = osmo("mcp", "--listen", address)

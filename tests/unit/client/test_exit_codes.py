@@ -38,46 +38,36 @@ def words(tmp_path: Path) -> Path:
     return tmp_path / "hello.yaml"
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_refusals_of_the_server(
-    name: str, refusal: str, osmo: ClientRunner, stub: StubServer, words: Path, no_waiting: list[float]
+    name: str, osmo: ClientRunner, stub: StubServer, words: Path, no_waiting: list[float]
 ) -> None:
-    (status, error_code, expected), (command, path) = REFUSALS[refusal], COMMANDS[name]
-    body = {"message": "It is refused.", "error_code": error_code, "workflow_id": None, "details": []}
-    for method, address in (
-        ("POST", path),
-        ("POST", f"{path}/forecast"),
-        ("POST", "/api/pool/team/workflow/x/restart"),
-    ):
-        stub.on(method, address, StubReply(body, status=status))
+    command, path = COMMANDS[name]
     what = "hello-1" if name == "restart" else str(words)
-    stub.on("POST", "/api/pool/team/workflow/hello-1/restart", StubReply(body, status=status))
-    result = osmo(*command, what, "-p", "team")
-    assert result.exit_code == expected, (result.output, [each.path for each in stub.requests])
+    for refusal, (status, error_code, expected) in REFUSALS.items():
+        body = {"message": "It is refused.", "error_code": error_code, "workflow_id": None, "details": []}
+        for address in (path, f"{path}/forecast", f"{path}/hello-1/restart"):
+            stub.on("POST", address, StubReply(body, status=status))
+        result = osmo(*command, what, "-p", "team")
+        assert result.exit_code == expected, (refusal, result.output, [each.path for each in stub.requests])
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "restart"])
-@pytest.mark.parametrize(
-    "fault", ["no such file", "a folder", "not UTF-8", "a local file that is missing", "a wrong option", "a wrong pair"]
-)
 def test_what_the_client_itself_refuses(
-    name: str, fault: str, osmo: ClientRunner, stub: StubServer, words: Path, tmp_path: Path
+    name: str, osmo: ClientRunner, stub: StubServer, words: Path, tmp_path: Path
 ) -> None:
-    more: tuple[str, ...] = ()
-    if fault == "no such file":
-        words.unlink()
-    elif fault == "not UTF-8":
-        words.write_bytes(b"\xff\xfe\x00\xd8")
-    elif fault == "a local file that is missing":
-        words.write_text("workflow: {name: a, tasks: [{name: t, files: [{path: /r, localpath: none.sh}]}]}\n")
-    elif fault == "a wrong option":
-        more = ("--no-such-option",)
-    elif fault == "a wrong pair":
-        more = ("--set", "x")
-    what = tmp_path if fault == "a folder" else words
-    result = osmo(*COMMANDS[name][0], str(what), "-p", "team", *more)
-    assert (result.exit_code, stub.requests) == (2, []), result.output
+    def refuse(fault: str, file: Path, *more: str) -> None:
+        result = osmo(*COMMANDS[name][0], str(file), "-p", "team", *more)
+        assert (result.exit_code, stub.requests) == (2, []), (fault, result.output)
+
+    refuse("no such file", tmp_path / "none.yaml")
+    refuse("a folder", tmp_path)
+    refuse("a wrong option", words, "--no-such-option")
+    refuse("a wrong pair", words, "--set", "x")
+    words.write_bytes(b"\xff\xfe\x00\xd8")
+    refuse("not UTF-8", words)
+    words.write_text("workflow: {name: a, tasks: [{name: t, files: [{path: /r, localpath: none.sh}]}]}\n")
+    refuse("a local file that is missing", words)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

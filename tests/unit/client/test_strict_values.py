@@ -27,7 +27,10 @@ def test_a_refused_value_is_not_repeated(app: object, words: list[str], rule: st
     assert CANARY not in answer.output
 
 
-@pytest.mark.parametrize("text", ["1_0", "010", "+10", " 10", "\u0661", "1e1"])
-def test_whole_numbers_of_the_operator_are_those_of_files(text: str) -> None:
-    answer = CliRunner().invoke(server.app, ["token", "create", "ann", "x", "--days", text])
-    assert (answer.exit_code, "must be a whole number, as 10." in answer.output) == (2, True)
+@pytest.mark.parametrize("text", ["1_0", "010", "0x10", "+3", " 3", "\u0661", "\uff13", "1e1", "3.0", "--5"])
+def test_whole_numbers_are_written_as_in_files(text: str) -> None:
+    operator, person = ["token", "create", "ann", "x", "--days"], ["workflow", "list", "--limit"]
+    for app, words in ((server.app, operator), (client.app, person)):
+        answer = CliRunner().invoke(app, [*words, text])
+        assert (answer.exit_code, "must be a whole number, as 10." in answer.output) == (2, True)
+        assert text not in answer.output.replace("as 10.", "")

@@ -159,6 +159,8 @@ def test_user_delete(osmo, stub):
         (("user", "update", "bob", "--add-roles", "r"), "POST", f"{USERS}/bob/roles"),
         (("user", "delete", "bob"), "DELETE", f"{USERS}/bob"),
         (("workflow", "end", "w-1"), "POST", "/api/workflow/w-1/end"),
+        (("workflow", "cancel", "w-1"), "POST", "/api/workflow/w-1/cancel"),
+        (("cohort", "delete", "prod"), "DELETE", "/api/configs/cohort/prod"),
     ],
 )
 def test_every_write_has_a_dry_run(osmo, stub, words, method, address):

@@ -263,15 +263,6 @@ workflow:
     assert sent.splitlines()[7].endswith("# one")
 
 
-@pytest.mark.parametrize("text", ["010", "1_0", "0x10", "+3", " 3", "３", "1e1", "3.0", "--5"])
-def test_a_number_of_an_option_is_written_as_in_files(osmo, stub, text):
-    result = osmo("workflow", "list", "--limit", text)
-    assert result.exit_code == 2
-    assert "must be a whole number, as 10." in result.stderr
-    assert text not in result.stderr.replace("as 10.", "")
-    assert stub.requests == []
-
-
 def test_local_files_of_a_template_are_read_after_rendering(osmo, stub, tmp_path):
     (tmp_path / "b.sh").write_text("true\n")
     text = "workflow:\n  name: x\n  groups:\n  - tasks:\n    - files:\n      - localpath: {{ which }}.sh\n"
@@ -507,17 +498,6 @@ def test_cancel_of_several_continues_after_a_failure(osmo, stub):
     assert stub.last.query == {"force": ["True"], "message": ["enough"]}
 
 
-def test_cancel_dry_run(osmo, stub):
-    stub.on(
-        "POST",
-        "/api/workflow/b-1/cancel",
-        {"dry_run": True, "before": {"status": "RUNNING"}, "after": {"status": "FAILED_CANCELED"}, "violations": []},
-    )
-    text = osmo.ok("workflow", "cancel", "b-1", "--dry-run")
-    assert text.splitlines()[1:] == ["status: RUNNING → FAILED_CANCELED"]
-    assert stub.last.query == {"force": ["False"], "dry_run": ["True"]}
-
-
 def test_spec_is_printed_unchanged(osmo, stub):
     stub.on("GET", "/api/workflow/hello-1/spec", StubReply(text=SPEC))
     assert osmo.ok("workflow", "spec", "hello-1") == SPEC
@@ -581,12 +561,6 @@ def test_logs_and_events_are_printed_as_they_are(osmo, stub, words, kind, query)
     assert osmo.ok("workflow", *words) == "first ä\n�[31msecond\n"
     assert stub.last.query == query
     assert json.loads(osmo.ok("workflow", *words, "-o", "json")) == {kind: "first ä\n\x1b[31msecond\n"}
-
-
-def test_logs_of_an_unknown_workflow(osmo, stub):
-    stub.on("GET", "/api/workflow/w-1/logs", StubReply({"message": "There is no workflow w-1."}, status=404))
-    result = osmo("workflow", "logs", "w-1")
-    assert (result.exit_code, result.stderr) == (2, "Error: There is no workflow w-1.\n")
 
 
 def test_a_file_that_is_not_valid_is_not_called_a_submission(osmo, stub, spec):

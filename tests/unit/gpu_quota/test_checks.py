@@ -150,46 +150,21 @@ def test_a_change_adds_no_worker() -> None:
     )
 
 
+TFLOPS, WORKERS = "total.max.tflops.request", "total.max.workers.limit"
+
+
 @pytest.mark.parametrize(
     ("total", "single", "used", "worker", "fits", "why"),
     [
-        (None, None, make_totals(), make_worker(make_amounts(1)), None, []),
-        (
-            {"requests": {"tflops": "50"}},
-            None,
-            make_totals(make_amounts(10)),
-            make_worker(make_amounts(10)),
-            4,
-            ["total.max.tflops.request"],
-        ),
-        (
-            {"requests": {"tflops": "50"}},
-            None,
-            make_totals(make_amounts(11)),
-            make_worker(make_amounts(10)),
-            3,
-            ["total.max.tflops.request"],
-        ),
-        (
-            {"requests": {"tflops": "5"}},
-            None,
-            make_totals(make_amounts(9)),
-            make_worker(make_amounts(1)),
-            0,
-            ["total.max.tflops.request"],
-        ),
-        (
-            {"requests": {"tflops": "5"}},
-            None,
-            make_totals(make_amounts(9)),
-            make_worker(),
-            0,
-            ["total.max.tflops.request"],
-        ),
-        ({"requests": {"tflops": "5"}}, None, make_totals(), make_worker(), None, []),
-        ({"maxWorkers": 7}, None, make_totals(workers=5), make_worker(count=8), 2, ["total.max.workers.limit"]),
-        ({"maxWorkers": 7}, None, make_totals(workers=9), make_worker(), 0, ["total.max.workers.limit"]),
-        (None, {"maxGPUCount": 4}, make_totals(), make_worker(count=8), 0, ["single.max.gpuCount.limit"]),
+        ({}, {}, make_totals(), make_worker(make_amounts(1)), None, []),
+        ({"requests": {"tflops": "50"}}, {}, make_totals(make_amounts(10)), make_worker(make_amounts(10)), 4, [TFLOPS]),
+        ({"requests": {"tflops": "50"}}, {}, make_totals(make_amounts(11)), make_worker(make_amounts(10)), 3, [TFLOPS]),
+        ({"requests": {"tflops": "5"}}, {}, make_totals(make_amounts(9)), make_worker(make_amounts(1)), 0, [TFLOPS]),
+        ({"requests": {"tflops": "5"}}, {}, make_totals(make_amounts(9)), make_worker(), 0, [TFLOPS]),
+        ({"requests": {"tflops": "5"}}, {}, make_totals(), make_worker(), None, []),
+        ({"maxWorkers": 7}, {}, make_totals(workers=5), make_worker(count=8), 2, [WORKERS]),
+        ({"maxWorkers": 7}, {}, make_totals(workers=9), make_worker(), 0, [WORKERS]),
+        ({}, {"maxGPUCount": 4}, make_totals(), make_worker(count=8), 0, ["single.max.gpuCount.limit"]),
     ],
 )
 def test_how_many_more_fit(

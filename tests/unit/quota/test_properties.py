@@ -3,7 +3,7 @@ debt."""
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
@@ -64,7 +64,6 @@ def test_t_is_subtree_quota_minus_usage_at_every_node(drawn):
 
 
 @given(trees(usage=st.just(0)), st.data())
-@settings(max_examples=200)
 def test_fast_path_equals_the_formula_and_a_debt_free_tree_stays_so(drawn, data):
     tree, leaves = drawn
     column = tree.columns[GPU]

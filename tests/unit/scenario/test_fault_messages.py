@@ -150,6 +150,7 @@ def test_batches_keep_errors_in_their_place(tmp_path):
     assert "source" not in next(alone.output_objects())
 
 
+MANY = settings(max_examples=max(150, settings.default.max_examples))
 NAMES = st.sampled_from(["a", "b", "c", "n"])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | NAMES | st.text(max_size=4)
 VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3), max_leaves=6)
@@ -198,7 +199,7 @@ LISTS = {"nodes": NODE, "cohorts": QUEUE, "queues": QUEUE, "workloads": WORK, "c
     )
     | VALUES
 )
-@settings(max_examples=500, deadline=None)
+@MANY
 def test_anything_is_answered_or_refused(value):
     try:
         got = answer_scenario_value(value)
@@ -208,7 +209,7 @@ def test_anything_is_answered_or_refused(value):
 
 
 @given(st.text(max_size=60) | st.text("[]{}:-,&*!|>'\" \nqueuesname01", max_size=60))
-@settings(max_examples=500, deadline=None)
+@MANY
 def test_any_text_is_answered_or_refused(text):
     for line in simulate_sources(["-"], stdin=text).output_objects():
         assert line.get("error_code") == "SCENARIO" or "settled" in line

@@ -76,7 +76,7 @@ def _spoiled(count: int, seed: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_good_files_with_something_changed() -> None:
-    _spoiled(150, seed=3)
+    _spoiled(80, seed=3)
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.specs import PlatformRules, SpecRules, parse
@@ -23,7 +23,7 @@ PIECES = (
     "name", "tasks", "gpu", "{% raw %}", "{% endraw %}", "{% for i in range(3) %}", "{% endfor %}", "{{ x }}",
     "{{ x.y }}", "{{ 1/0 }}", "\U0001f600", "2024-02-30",
 )  # fmt: skip
-BOUNDED = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+BOUNDED = settings(max_examples=max(40, settings.default.max_examples // 4), deadline=None, derandomize=True)
 
 
 def assert_answered(text: str, **more: object) -> None:
