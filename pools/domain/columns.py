@@ -23,7 +23,8 @@ class Column:
     `meaning` is the tooltip. `published` is the heading in the client where OSMO's own client has another one. `cell`
     is what the client shows of a row of the JSON answer: a key, a function, or "" for `key`; times are shown as local
     times. `field` sorts the list by it as `?sort=SORT`; an `is_extra` column is left out where the table is
-    wider than its place. `parts` names the numbers of one cell of the client, each a column of its file.
+    wider than its place; the client wraps the cells of one that `is_sentence`. `parts` names the numbers of one cell
+    of the client, each a column of its file.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Column:
     is_time: bool = False
     published: str = ""
     parts: str = ""
+    is_sentence: bool = False
 
     @property
     def heading(self) -> str:

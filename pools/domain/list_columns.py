@@ -191,7 +191,7 @@ TARGET_COLUMNS = list_columns(
 """Of the destinations of notices."""
 
 INBOX_COLUMNS = list_columns(
-    Column("id", "ID"), Column("time", cell="created_at", is_time=True), Column("news", cell="text"),
+    Column("id", "ID"), Column("time", cell="created_at", is_time=True), Column("news", cell="text", is_sentence=True),
     Column("read", cell=lambda row: "read" if row["read"] else "new"), "kind", Column("about", cell="subject"), "page",
 )  # fmt: skip
 """Of the news of a person."""

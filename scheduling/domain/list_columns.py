@@ -54,7 +54,7 @@ WORKFLOW_COLUMNS = list_columns(
     "how_long",
     Column("tasks_here", is_right=True),
     Column("gpus_here", "GPUs here", is_right=True),
-    "labels",
+    Column("labels", is_extra=True),
     "note",
 )  # fmt: skip
 """A row of the file and of the page is a :class:`scheduling.selectors.work.workflow_rows.WorkflowRow`."""
@@ -117,9 +117,9 @@ OUTCOME_COLUMNS = list_columns(
     Column("kind", "", lambda row: row.kind.value),
     Column("about", None, lambda row: row.subject, meaning="The work that waited, or the change", cell="subject"),
     Column("cluster", None, lambda row: row.backend, is_extra=True, cell="backend"),
-    Column("said", None, lambda row: row.said),
+    Column("said", None, lambda row: row.said, is_sentence=True),
     Column("outcome", None, lambda row: row.outcome.value),
-    Column("came", "What came", lambda row: row.found, cell="found"),
+    Column("came", "What came", lambda row: row.found, cell="found", is_sentence=True),
     Column("ended", "", lambda row: row.ended_at, cell="ended_at", is_time=True),
 )  # fmt: skip
 """Of what was said about the future; a row is a :class:`scheduling.selectors.status.outcomes.SaidBefore`."""

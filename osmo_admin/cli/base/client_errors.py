@@ -117,7 +117,7 @@ def error_from_response(status: int, headers: Mapping[str, str], text: str, *, s
         exit_code, message = SERVER_FAILED, f"The server failed ({status}){suffix}: {message}"
     elif status == 429:
         exit_code = TRY_AGAIN
-        hint = _retry_hint(headers)
+        hint = None if "again in" in message else _retry_hint(headers)
     elif error_code in SUBMISSION_CODES or (submitting and error_code == "CREDENTIAL"):
         exit_code = REFUSED_SUBMISSION
     elif status < 400:

@@ -16,7 +16,7 @@ from pools.domain.errors import Fault
 
 UNKNOWN_NAME_STATUSES = (403, 404)
 UNKNOWN_NAME_CODES = (Fault.UNKNOWN_NAME, Fault.UNKNOWN_POOL, Fault.UNKNOWN_ROLE)
-NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
+NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL."
 
 
 class OutputFormat(StrEnum):

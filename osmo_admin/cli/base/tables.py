@@ -1,4 +1,5 @@
-"""Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut.
+"""Plain tables: columns as wide as their widest cell, two spaces between them; on a narrow terminal cells are cut, and
+columns left out that matter less.
 
 `-o csv` is written here alone: one row with the names of the columns, then plain values, each number in a column of its
 own, times in UTC with their zone. Several names in one cell are separated by a semicolon; a row is never repeated for
@@ -10,9 +11,11 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from osmo_admin.cli.base.times import format_local_time, utc_time
@@ -24,6 +27,7 @@ GUTTER = "  "
 NOTHING = "-"
 NOT_IN_THE_FILE = ""
 LEAST_COLUMN_WIDTH = 8
+LEAST_SENTENCE_WIDTH = 24
 TREE_LINES = "│├└─ "
 BETWEEN_NAMES = ";"
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
@@ -75,7 +79,7 @@ def first_of(values: Sequence[Any]) -> Shown:
 
 
 class PreformattedCell(str):
-    """A cell whose spaces are kept, such as the prefix of a tree."""
+    """A cell that is drawn, such as the prefix of a tree or a bar: its spaces are kept, and a column of them whole."""
 
     __slots__ = ()
 
@@ -108,7 +112,9 @@ class Table:
     """Rows under a header, with an optional row of sums. Every cell is a formatted line of text.
 
     `minimum` holds the minimum widths of the first columns. Cells are left-aligned; lines have no trailing spaces.
-    `names` and `values` are the file, and `nothing` is what people read in place of no rows.
+    `names` and `values` are the file, and `nothing` is what people read in place of no rows. `spare` are the headings
+    of columns that a narrow terminal does without, the first to go in front; cells under the headings `sentences` are
+    wrapped and not cut; those of `uncut` are neither.
     """
 
     header: Sequence[str]
@@ -118,6 +124,9 @@ class Table:
     names: Sequence[str] = ()
     values: Sequence[Sequence[Any]] = ()
     nothing: str = ""
+    spare: Sequence[str] = ()
+    sentences: Collection[str] = ()
+    uncut: Collection[str] = ()
 
     def __str__(self) -> str:
         return self.text()
@@ -126,25 +135,50 @@ class Table:
         """The table, at most `width` columns wide; as wide as its cells without `width`.
 
         The widest cells are cut, never those of the first column, which names the object. Where even this is too wide,
-        each row becomes a block of `Name : value` lines.
+        spare columns are left out, which the last line says, and without enough of them each row becomes a block of
+        `Name : value` lines.
         """
         if self.nothing and not self.rows:
             return self.nothing
+        for count in range(len(self.spare) + 1):
+            left_out = self.spare[:count]
+            if lines := self._without(left_out)._lines(width):
+                more = [f"Left out: {', '.join(reversed(left_out))}. -o wide has all."] if left_out else []
+                return "\n".join([*lines, *(["", *textwrap.wrap(more[0], width or 80)] if more else [])])
+        return self._blocks()
+
+    def _lines(self, width: int | None) -> list[str]:
+        """The lines; none if they do not fit."""
         widths = self._widths()
         if width is not None and _total_width(widths) > width:
             shortest = [
                 widths[0],
                 *(
-                    min(size, max(display_width(name), LEAST_COLUMN_WIDTH))
+                    size if name in self.uncut else min(size, max(display_width(name), self._least_width(name)))
                     for size, name in zip(widths[1:], self.header[1:], strict=True)
                 ),
             ]
             if _total_width(shortest) > width:
-                return self._blocks()
+                return []
             widths = _shrink(widths, shortest, width)
         dashes = ["-" * size for size in widths]
         lines = [self.header, dashes, *self.rows, *([dashes, self.sums] if self.sums else [])]
-        return "\n".join(_format_row(line, widths) for line in lines)
+        wraps = [name in self.sentences for name in self.header]
+        return [text for line in lines for text in _format_row(line, widths, wraps)]
+
+    def _least_width(self, name: str) -> int:
+        return LEAST_SENTENCE_WIDTH if name in self.sentences else LEAST_COLUMN_WIDTH
+
+    def _without(self, names: Collection[str]) -> Table:
+        """The table without these columns, for people."""
+        if not names:
+            return self
+        kept = [at for at, name in enumerate(self.header) if name not in names]
+        rows = [[row[at] for at in kept] for row in self.rows]
+        sums = [self.sums[at] for at in kept] if self.sums else []
+        floor = [*self.minimum, *[0] * (len(self.header) - len(self.minimum))]
+        header, minimum = [self.header[at] for at in kept], [floor[at] for at in kept]
+        return replace(self, header=header, rows=rows, sums=sums, minimum=minimum)
 
     def csv(self) -> str:
         """Names and values as CSV (RFC 4180 with line feeds); nothing is an empty field. Sums are left out."""
@@ -198,10 +232,12 @@ def build_table(
     parts: Sequence[str] = (),
     names: Sequence[str] = (),
     nothing: str = "",
+    spare: Sequence[str] = (),
+    sentences: Collection[str] = (),
 ) -> Table:
     """A table of any values; `total` is its row of sums. `names` are the columns of the file, by default the header;
     `parts` has, for a column of several numbers, their names, of which `-` is the name of the column alone; a column
-    named NOT_IN_THE_FILE is for people only."""
+    named NOT_IN_THE_FILE is for people only. The others are those of :class:`Table`."""
     cells, named = [list(row) for row in rows], names or header
     divided = [each.split() for each in parts or [""] * len(header)]
     file_names = [
@@ -221,7 +257,8 @@ def build_table(
     ]
     body = [[format_cell(value) for value in row] for row in cells]
     sums = [] if total is None else [("" if value == "" else format_cell(value)) for value in total]
-    return Table(header, body, sums, minimum, file_names, values, nothing)
+    uncut = {name for at, name in enumerate(header) if any(isinstance(row[at], PreformattedCell) for row in cells)}
+    return Table(header, body, sums, minimum, file_names, values, nothing, spare, sentences, uncut)
 
 
 def list_table(
@@ -232,6 +269,7 @@ def list_table(
     nothing: str = "",
 ) -> Table:
     """These columns of the rows of an answer."""
+    named = dict(zip(headings(columns), columns, strict=True))
     return build_table(
         headings(columns),
         ([_cell(column, row) for column in columns] for row in rows),
@@ -239,6 +277,8 @@ def list_table(
         parts=[column.parts for column in columns],
         names=[column.key for column in columns],
         nothing=nothing,
+        spare=[name for name, column in reversed(named.items()) if column.is_extra],
+        sentences={name for name, column in named.items() if column.is_sentence},
     )
 
 
@@ -313,10 +353,14 @@ def _shrink(widths: Sequence[int], shortest: Sequence[int], width: int) -> list[
     return sizes
 
 
-def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    cut = (_cut(text, size) for text, size in zip(cells, widths, strict=True))
-    padded = (text + " " * (size - display_width(text)) for text, size in zip(cut, widths, strict=True))
-    return GUTTER.join(padded).rstrip()
+def _format_row(cells: Sequence[str], widths: Sequence[int], wraps: Sequence[bool]) -> Iterator[str]:
+    columns = [
+        [_cut(line, size) for line in textwrap.wrap(text, size) or [""]] if is_wrapped else [_cut(text, size)]
+        for text, size, is_wrapped in zip(cells, widths, wraps, strict=True)
+    ]
+    for line in zip_longest(*columns, fillvalue=""):
+        padded = (text + " " * (size - display_width(text)) for text, size in zip(line, widths, strict=True))
+        yield GUTTER.join(padded).rstrip()
 
 
 def _cut(text: str, width: int) -> str:

@@ -22,6 +22,14 @@ HEADER = (
     BAR_HEADING,
     *(TREE_NUMBERS[key].label for key in (*COLUMNS, "weighted_share")),
 )
+SPARE = tuple(
+    TREE_NUMBERS[key].label
+    for key in (
+        "weighted_share", *reversed(LIMIT_KEYS), "lendable", "available", "usage", "subtree_quota", "nominal",
+        "debt", "low_can_start_now", "lent", "borrowed", "pending",
+    )
+)  # fmt: skip
+"""What a narrow terminal does without, the first to go in front."""
 LEAF_KINDS = ("shared", "subpool")
 ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}
@@ -44,7 +52,7 @@ def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: b
             ]
         )
     names = [NOT_IN_THE_FILE if heading == BAR_HEADING else heading for heading in HEADER]
-    return build_table(HEADER, rows, names=names)
+    return build_table(HEADER, rows, names=names, spare=(*SPARE, headings(NODE_COLUMNS.values())[-1], BAR_HEADING))
 
 
 def draw_tree(nodes: Sequence[QuotaTreeNode]) -> Iterator[tuple[str, QuotaTreeNode]]:

@@ -51,6 +51,35 @@ def test_a_table_that_cannot_fit_becomes_a_block_for_each_row():
     ]
 
 
+def test_a_table_does_without_spare_columns_before_it_becomes_blocks():
+    table = tables.build_table(
+        ("Name", "Kind", "Bar", "Used", "Lost"),
+        [("│ vision", "pool", tables.PreformattedCell("█" * 16), 7, 3)],
+        spare=("Lost", "Used", "Bar"), total=("Sum", "", "", 7, 3),
+    )  # fmt: skip
+    assert table.text(49) == table.text()
+    assert table.text(43).splitlines() == [
+        "Name      Kind  Bar               Used",
+        "--------  ----  ----------------  ----",
+        "│ vision  pool  ████████████████  7",
+        "--------  ----  ----------------  ----",
+        "Sum                               7",
+        "",
+        "Left out: Lost. -o wide has all.",
+    ]
+    assert table.text(32).splitlines()[0] == "Name      Kind  Bar", "a drawing is not cut"
+    assert table.text(31).splitlines()[-2:] == ["Left out: Bar, Used, Lost. -o", "wide has all."]
+    assert table.text(13).splitlines()[0] == "Name : │ vision"
+
+
+def test_a_sentence_is_wrapped_and_not_cut():
+    table = tables.build_table(
+        ("ID", "News"), [(7, "urgent-1 took eight GPUs back that you borrowed")], sentences={"News"}
+    )
+    assert table.text(28).splitlines()[2:] == ["7   urgent-1 took eight GPUs", "    back that you borrowed"]
+    assert table.text(27).startswith("ID   : 7")
+
+
 def test_csv_has_header_and_rows_and_no_lines_of_a_tree():
     table = tables.build_table(("Pool", "Note"), [("├─ a", 'says "x", y'), ("b", None), ("c", -5)], total=("", 9))
     assert table.csv() == 'pool,note\na,"says ""x"", y"\nb,\nc,-5'

@@ -170,7 +170,7 @@ def test_usage_of_a_month(osmo, stub):
 def test_usage_names_what_was_lost_and_its_file_has_the_rows(osmo, stub):
     zero = dict.fromkeys(USAGE_NUMBERS, 0)
     lost = {"pool": "vision", "cause": "reclaim", "rule": "Reclaim of quota", "taker": "speech", "attempts": 3}
-    row = {"start": "2026-11-01T00:00:00", "pool": "vision", **zero, "used_gpu_s": 7200}
+    row = {"start": "2026-11-01T00:00:00", "pool": "vision", **zero, "used_gpu_s": 452_520, "wait_p50_s": 3660}
     answer = {"rows": [row], "totals": zero, "more_entries": False, "lost": [lost | {"lost_gpu_s": 5400.0}]}
     stub.on("GET", "/api/usage", answer)
     assert re.split(r" {2,}", osmo.ok("usage").splitlines()[-1]) == [
@@ -178,11 +178,14 @@ def test_usage_names_what_was_lost_and_its_file_has_the_rows(osmo, stub):
         "Reclaim of quota",
         "speech",
         "3",
-        "1.50",
+        "1.5",
     ]
+    heads, cells = (re.split(r" {2,}", osmo.ok("usage").splitlines()[at].strip()) for at in (2, 4))
+    shown = dict(zip(heads, cells, strict=True))
+    assert (shown["Used"], shown["Waiting"], shown["Median wait"]) == ("126", "0", "1 h 1 min"), "as on the page"
     names, values = (line.split(",") for line in osmo.ok("usage", "-o", "csv").splitlines())
     assert (values[0], values[1]) == ("2026-11-01T00:00:00+00:00", "vision")
-    assert dict(zip(names, values, strict=True))["used_gpu_hours"] == "2.0"
+    assert dict(zip(names, values, strict=True))["used_gpu_hours"] == "125.7"
 
 
 def test_backend_says_what_is_promised_lost_and_suspect(osmo, stub):

@@ -79,6 +79,7 @@ def test_exit_codes_are_those_of_the_stock_client(osmo, stub, status, code, exit
         (StubReply({"message": "Boom."}, status=500, headers={"x-request-id": "r-7"}), "(500) (request r-7): Boom."),
         (StubReply({"message": "Busy.", "details": [{"path": "", "message": "Busy."}]}, status=503), "Busy."),
         (StubReply({"message": "Slow down."}, status=429, headers={"Retry-After": "60"}), "Try again in 60 seconds."),
+        (StubReply({"message": "Try again in 3 s."}, status=429, headers={"Retry-After": "3"}), "ry again in 3"),
         (StubReply({"message": "\x1b[31mred\x1b[0m"}, status=400), "Error: �[31mred�[0m"),
     ],
 )

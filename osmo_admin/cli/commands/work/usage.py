@@ -18,14 +18,20 @@ from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.names import readable_name
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
+from pools.domain.values.durations import span_text
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import NO_KEY, USUAL_BUCKET, Bucket, UsageKey, UsageQuery
 
 SECONDS_PER_HOUR = 3600
-HEADER = [
-    number.label + (f" [{number.unit}]" if number.unit not in {"", GPU_HOURS} else "")
-    for number in USAGE_NUMBERS.values()
-]
+HEADER = [number.label for number in USAGE_NUMBERS.values()]
+SPARE = [
+    USAGE_NUMBERS[key].label
+    for key in (
+        "low_inside_gpu_s", "guaranteed_gpu_s", "over_quota_gpu_s", "lent_gpu_s", "borrowed_gpu_s", "lost_gpu_s",
+        "preemptions", "wait_p50_s", "workflows",
+    )
+]  # fmt: skip
+"""What a narrow terminal does without, the first to go in front."""
 FILE_NAMES = [key.replace("_gpu_s", "_gpu_hours") for key in USAGE_NUMBERS]
 
 
@@ -118,7 +124,7 @@ def _usage_table(answer: dict[str, Any], by: str, bucket: str) -> list[AnswerPar
     total = ["Total", "", *_cells(answer["totals"])]
     table = build_table(
         ("From (UTC)", by.capitalize(), *HEADER), rows, total=total if rows else None, names=("from", by, *FILE_NAMES),
-        nothing="Nothing is on record for this time.",
+        nothing="Nothing is on record for this time.", spare=SPARE,
     )  # fmt: skip
     more = ["More entries: choose a longer bucket or a shorter time."] if answer["more_entries"] else []
     if any("parts" in row for row in answer["rows"]):
@@ -145,7 +151,7 @@ def _losses_text(losses: list[dict[str, Any]]) -> list[AnswerPart]:
         {
             **each,
             "pool": f"{each['pool']}/{each['parts']}" if "parts" in each else each["pool"],
-            "lost": f"{each['lost_gpu_s'] / SECONDS_PER_HOUR:.2f}",
+            "lost": _hours(each["lost_gpu_s"] / SECONDS_PER_HOUR),
         }
         for each in losses
     ]
@@ -159,9 +165,18 @@ def _start_text(start: str, bucket: str) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
-    return [
-        Shown(f"{row[key] / SECONDS_PER_HOUR:.2f}", round(row[key] / SECONDS_PER_HOUR, 4))
-        if number.unit == GPU_HOURS and row.get(key) is not None
-        else row.get(key)  # an older server lacks the newest
-        for key, number in USAGE_NUMBERS.items()
-    ]
+    return [_cell(row.get(key), number.unit) for key, number in USAGE_NUMBERS.items()]
+
+
+def _cell(amount: float | None, unit: str) -> Any:
+    if amount is None or not unit:  # an older server lacks the newest
+        return amount
+    if unit != GPU_HOURS:
+        return Shown(span_text(amount), amount)
+    hours = amount / SECONDS_PER_HOUR
+    return Shown(_hours(hours), round(hours, 4))
+
+
+def _hours(amount: float) -> str:
+    """As the pages write them: from 100 on without decimals."""
+    return f"{amount:.{0 if abs(amount) >= 100 else 1}f}" if amount else "0"
