@@ -131,6 +131,7 @@ def home_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         "own_pools": () if actor.can_read_all else pool_tree.pool_trees(visible).trees,
         "may_submit": actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
         "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),
+        "has_no_pool": not actor.can_read_all and not totals.pools,
         "is_empty": is_allowed(actor, Permission.PLATFORM_WRITE) and not totals.pools,
         "username": actor.username,
         "actor_reads_all": actor.can_read_all,

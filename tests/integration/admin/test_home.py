@@ -55,6 +55,16 @@ def test_a_healthy_installation_says_so(as_person: Callable[[str], Client]) -> N
     assert "Nothing is wrong" in root.get("/").content.decode()
 
 
+def test_a_person_without_a_role_is_told_which_one_to_ask_for(as_person: Callable[[str], Client]) -> None:
+    """Not that nothing is wrong, nor how to submit; of nothing there is no chart."""
+    nobody, worker = as_person("nobody"), as_person("worker")
+    for path, words in (("/", "Nothing is wrong"), ("/workflows", "osmo workflow submit")):
+        page, other = nobody.get(path).content.decode(), worker.get(path).content.decode()
+        assert (words in page, words in other) == (False, True), path
+        assert ("osmo-POOL-user" in page, "osmo-POOL-user" in other) == (True, False), path
+    assert "oa-chart" not in nobody.get("/usage").content.decode()
+
+
 def test_who_may_read_no_changes_has_no_empty_card_of_them(as_person: Callable[[str], Client]) -> None:
     titles = {"/": "What changed", "/pools/team": "Recent changes"}
     for name, is_shown in (("worker", False), ("chief", True), ("root", True)):

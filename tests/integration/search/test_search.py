@@ -159,7 +159,7 @@ def test_the_page_works_without_scripts(installation: None) -> None:
     browser = sign_in("root")
     text = browser.get("/search/?q=work").content.decode()
     assert ">Workflows</a>" in text
-    assert "No name has “zz”" in browser.get("/search/?q=zz").content.decode()
+    assert "No name contains “zz”" in browser.get("/search/?q=zz").content.decode()
 
 
 def test_a_node_leads_to_its_own_page(installation: None) -> None:
