@@ -114,7 +114,7 @@ def client_command(
             for each, _, _ in shared:
                 setattr(session, each, values.pop(each))
             arguments = {names[name]: value for name, value in values.items()}
-            session.find_hint = lambda: names_hint(ctx, sources, arguments)
+            session.find_hint = lambda lists: names_hint(ctx, sources, arguments, lists=lists)
             session.require_known_names = lambda: require_known_pools(ctx, sources, arguments)
             try:
                 if session.watch:

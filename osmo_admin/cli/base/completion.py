@@ -130,11 +130,13 @@ _LISTS: Mapping[Completion, str] = {
 """The command that lists the names."""
 
 
-def names_hint(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> str | None:
-    """What to type in place of a given name that is not among those that the person sees: the nearest, else the command
-    that lists them. `sources` and `given` are by argument and option."""
+def names_hint(
+    ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any], *, lists: bool
+) -> str | None:
+    """What to type in place of a given name that is not among those that the person sees: the nearest, else with
+    `lists` the command that lists them. `sources` and `given` are by argument and option."""
     found: dict[str, str] = {}
-    lists: list[str] = []
+    commands: list[str] = []
     for key, complete in sources.items():
         typed = given.get(key)
         for name in [typed] if isinstance(typed, str) else typed or ():
@@ -146,10 +148,10 @@ def names_hint(ctx: typer.Context, sources: Mapping[str, Completion], given: Map
             if near := get_close_matches(name, names, n=1):
                 found[name] = near[0]
             elif complete in _LISTS:
-                lists.append(_LISTS[complete])
+                commands.append(_LISTS[complete])
     if found:
         return meant_text(found)
-    return f"See the names: {lists[0]}." if lists else None
+    return f"See the names: {commands[0]}." if lists and commands else None
 
 
 def require_known_pools(ctx: typer.Context, sources: Mapping[str, Completion], given: Mapping[str, Any]) -> None:

@@ -14,7 +14,8 @@ from osmo_admin.cli.base.http import HttpClient, url_path
 from osmo_admin.cli.base.login_file import StoredLogin, TokenLogin
 from pools.domain.errors import Fault
 
-UNKNOWN_NAME_STATUSES = (403, 404)
+FORBIDDEN = 403
+UNKNOWN_NAME_STATUSES = (FORBIDDEN, 404)
 UNKNOWN_NAME_CODES = (Fault.UNKNOWN_NAME, Fault.UNKNOWN_POOL, Fault.UNKNOWN_ROLE)
 NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL."
 
@@ -48,8 +49,8 @@ class ClientSession:
     watch: bool = False
     has_ended: bool = False  # set by a command: a watch of it has nothing more to show
     has_nothing: bool = False  # the answer was an empty list
-    find_hint: Callable[[], str | None] = lambda: None
-    """What to type in place of a name that nobody knows."""
+    find_hint: Callable[[bool], str | None] = lambda _: None
+    """What to type in place of a name that nobody knows; only with True also where its like is listed."""
     require_known_names: Callable[[], None] = lambda: None
     """Raises :class:`ClientError` for a given name that nobody knows."""
     _http: HttpClient | None = field(default=None, init=False)
@@ -76,12 +77,15 @@ class ClientSession:
         is_unknown = any(detail.get("code") in UNKNOWN_NAME_CODES for detail in error.details)
         is_refusal = error.exit_code in (REFUSED, REFUSED_SUBMISSION)
         may_be_unknown = is_refusal and (is_unknown or error.status in UNKNOWN_NAME_STATUSES)
-        if may_be_unknown and error.hint is None and (hint := self.find_hint()) and hint not in error.message:
+        if not may_be_unknown or error.hint is not None:
+            return
+        # Who is forbidden to do something may see what it would be done to.
+        if (hint := self.find_hint(error.status != FORBIDDEN)) and hint not in error.message:
             error.hint = hint
 
     def hint_at_nothing(self) -> None:
         """Say which name was meant where the list is empty."""
-        if self.has_nothing and not self.is_machine_readable and (hint := self.find_hint()):
+        if self.has_nothing and not self.is_machine_readable and (hint := self.find_hint(True)):
             print_warning(hint)
 
     def http_of_token(self, token: str, caller: str | None) -> HttpClient:

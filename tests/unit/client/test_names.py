@@ -105,6 +105,14 @@ def test_where_no_name_is_near_the_list_is_named(osmo, stub, words, refused, add
     assert osmo(*words.split()).stderr.splitlines()[-1] == f"See the names: {hint}."
 
 
+def test_who_may_not_do_something_is_not_sent_to_look_for_a_name(osmo, stub):
+    stub.on("GET", "/api/pool", POOLS)
+    reply = StubReply({"message": "This needs the role osmo-vision-admin; rae does not have it."}, status=403)
+    stub.on("POST", "/api/configs/pool/vision/subpool", reply)
+    error = osmo("pool", "subpool", "create", "vision", "fresh", "--quota", "3").stderr
+    assert error == "Error: This needs the role osmo-vision-admin; rae does not have it.\n"
+
+
 def test_an_empty_audit_log_says_who_was_meant(osmo, stub):
     stub.on("GET", "/api/audit", {"entries": []})
     stub.on("GET", "/api/auth/user", {"users": [{"id": "vision-lead"}]})
