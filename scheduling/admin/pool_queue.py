@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
+from pools.domain.names import split_name
 from pools.permissions import get_visible_root
 from pools.representations.csv_files import MAX_CSV_ROWS, is_csv_request, list_csv
 from pools.selectors.quotas.quota_pages import quota_tree_page
@@ -26,8 +28,13 @@ MAX_DECISIONS_SHOWN = 8
 
 
 def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """The queue of one top-level pool. It lists the work that the reader may see; positions count all work."""
+    """The queue of one top-level pool. It lists the work that the reader may see; positions count all work. The address
+    of a subpool leads to its part of the queue."""
     actor = actor_of(request)
+    parent, leaf = split_name(pool)
+    if leaf is not None:
+        address = reverse("admin:scheduling_workflow_queue", args=[parent])
+        return HttpResponseRedirect(f"{address}?{urlencode({'leaf': leaf})}")
     root = get_visible_root(actor, pool)
     tree = quota_tree_page(actor, root=root.name)
     running_rows = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -86,6 +87,11 @@ def test_the_page_shows_the_same_facts(as_person: SignedIn, pair: tuple[str, str
     page = " ".join(worker.get(PAGE, {"name": pair}).content.decode().split())
     for text in ("8 GPUs", "4 GPUs", "Side by side", "Group main", "gpu: 4", "differs"):
         assert text in page
+    marked = re.findall(
+        r'<span class="oa-changed">(.*?)</span></td> <td[^>]*>(?:<span class="oa-changed">)?(.*?)<', page
+    )
+    assert marked
+    assert all(first != second for first, second in marked), "a difference that nobody sees is not marked"
     assert f"{PAGE}?name=train-1" in worker.get("/workflows/train-1").content.decode()
     one = worker.get(PAGE, {"name": "train-1"}).content.decode()
     assert "?name=train-1&amp;name=train-2" in one

@@ -45,6 +45,17 @@ def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
     assert marked == {path: [entry] for path, entry in expected.items()}
 
 
+def test_the_queue_of_a_subpool_is_at_its_address(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--b", gpus=8, name="ours")
+    reconcile()
+    worker = as_person("worker")
+    for name, has_ours in (("b", True), ("a", False), ("_shared", False)):
+        answer = worker.get(f"/queue/team--{name}", follow=True)
+        assert answer.status_code == 200
+        assert ("ours-1" in answer.content.decode()) is has_ours, name
+    assert worker.get("/queue/other--x", follow=True).status_code == 404
+
+
 def test_where_no_pool_is_yet_an_admin_is_led_to_one(
     as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -620,6 +620,7 @@ def test_compare_shows_what_differs(osmo, stub):
         {"key": "user", "title": "Submitted by", "unit": "text", "first": "bob", "second": "bob", "different": False},
         {"key": "run_seconds", "title": "Ran", "unit": "seconds", "first": 62, "second": None, "different": True},
         {"key": "gpu_seconds", "title": "Used", "unit": "gpu_seconds", "first": 7200, "second": 0, "different": True},
+        {"key": "waited", "title": "Waited", "unit": "seconds", "first": 0.2, "second": 0.4, "different": True},
     ]
     gang = {
         "name": "main",
@@ -634,6 +635,7 @@ def test_compare_shows_what_differs(osmo, stub):
     for part in ("a-1", "b-1", "RUNNING", "1 min 2 s", "2.00 GPU-hours", "1.0 GiB", "2.0 GiB", "main"):
         assert part in text
     assert "bob" not in text
+    assert "Waited" not in text, "both are 0 s"
     assert "bob" in osmo.ok("workflow", "compare", "a-1", "b-1", "--all")
     stub.on("GET", "/api/workflow/a-1/compare/a-1", answer | {"facts": [facts[1]], "gangs": []})
     assert "No fact differs." in osmo.ok("workflow", "compare", "a-1", "a-1")
