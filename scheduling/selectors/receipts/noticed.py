@@ -22,7 +22,7 @@ class NoticedReceipt:
     @property
     def sentence(self) -> str:
         """What was lost. It names nobody, so that all may read it who may see the work."""
-        return f"{self.losses.text} of work were lost."
+        return f"{self.losses.text[0].upper()}{self.losses.text[1:]} of work were lost."
 
 
 def receipts_of_preemptions(entries: Collection[AuditEntry]) -> Mapping[int, NoticedReceipt]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.html import strip_tags
 from django_celery_beat.models import PeriodicTask
 
 from pools.domain.changes.subpools import DeleteSubpool
@@ -30,6 +32,7 @@ from tests.support.world import (
     make_pool,
     make_user,
     reconcile,
+    sign_in,
     submit_workflow,
 )
 
@@ -75,7 +78,10 @@ def test_preempted_work_is_reported_to_its_owner(bob: Actor, hook: Hook) -> None
         ("teams", "preempted", "workflow/low-1"),
     ]
     assert "low-1 was preempted: " in notices[0].text
-    assert "GPU-hours of work were lost." in notices[0].text
+    lost = r"\. (Less than 0\.1|\d+\.\d) GPU-hours of work were lost\."
+    assert re.search(lost, notices[0].text)
+    page = " ".join(strip_tags(sign_in("alice").get("/workflows/low-1").content.decode()).split())
+    assert re.search(lost, page)
     news = InboxNotice.objects.get(kind="preempted")
     assert news.page == f"/workflows/low-1#receipt-{Interruption.objects.get().pk}"
     entry = AuditEntry.objects.get(action="workflow.preempted")
