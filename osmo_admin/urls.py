@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from osmo_admin.api_document.api_pages import api_operation, api_page
 from osmo_admin.api_document.openapi_views import OpenApiPage, configuration_schema, openapi_file
 from osmo_admin.monitoring import health
 from osmo_admin.monitoring.metrics import MetricsView
@@ -24,7 +25,9 @@ urlpatterns = [
     path("client/version", csrf_exempt(client_version)),
     path("api/schema", openapi_file, name="openapi"),
     path("api/schema/configuration.json", configuration_schema),
-    path("api/docs", OpenApiPage.as_view(), name="api_page"),
+    path("api/docs", api_page, name="api_page"),
+    path("api/docs/try", OpenApiPage.as_view(), name="api_try"),
+    path("api/docs/<slug:name>", api_operation, name="api_operation"),
     path("api/", include("pools.api.urls")),
     path("api/", include("scheduling.api.urls")),
     path("api/", include(webhook_urls.settings_urls)),

@@ -40,9 +40,9 @@ def configuration_schema(request: HttpRequest) -> HttpResponse:
 
 
 class OpenApiPage(SpectacularSwaggerSplitView):
-    """The page that shows the file. Its script is a file of its own, so that no inline script has to be allowed."""
+    """Swagger UI, which sends requests. Its script is a file of its own, so that no inline script has to be allowed."""
 
     authentication_classes = ()
     permission_classes = ()
     url_name = "openapi"
-    template_name = "osmo/api_page.html"
+    template_name = "osmo/api_try.html"

@@ -23,7 +23,7 @@ _OWN_FILES_POLICY = {
     "form-action": ["'self'"],
 }
 API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
-_DOCS_PAGE = "/api/docs"
+_DOCS_PAGES = "/api/docs/"
 
 
 class ContentPolicyMiddleware:
@@ -35,7 +35,7 @@ class ContentPolicyMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self._get_response(request)
-        is_page = request.path_info == _DOCS_PAGE or not request.path_info.startswith(API_PREFIXES)
+        is_page = f"{request.path_info}/".startswith(_DOCS_PAGES) or not request.path_info.startswith(API_PREFIXES)
         response.headers.setdefault(HEADER, self._own_files if is_page else self._nothing)
         response.headers.setdefault("Cache-Control", "no-store")
         return response

@@ -68,7 +68,7 @@ READS_WITHOUT_SNAPSHOT: Mapping[str, str] = {
     "/client/version": "Reads nothing.",
     "/api/version": "Reads nothing.",
     "/api/schema": "Reads nothing.",
-    "/api/docs": "Reads nothing.",
+    "/api/docs/try": "Reads nothing.",
     "/api/auth/login": "Reads nothing.",
 }
 """The addresses whose GET is not answered from one snapshot, with the reason."""

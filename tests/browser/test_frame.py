@@ -124,3 +124,17 @@ def test_tables_fit_a_small_desk(scene: PoolScene, signed_in: Callable[..., Any]
             ".map(e => `${e.innerText.slice(0, 40)}: ${e.scrollWidth} of ${e.clientWidth} px`)"
         )
         assert sideways == [], (address, width)
+
+
+def test_the_reference_of_the_api_is_filtered_by_words(signed_in: Callable[..., Any]) -> None:
+    tab = signed_in("admin")
+    page = tab.open("/api/docs")
+    tab.assert_accessible_on_desk_and_phone()
+    page.get_by_role("searchbox", name="Part of an address").fill("subpool delete")
+    expect(page.get_by_role("status").filter(has_text="1 operation")).to_be_visible()
+    expect(page.locator(".oa-api__list li:visible")).to_have_count(1)
+    page.get_by_role("link", name="/api/configs/pool/{parent}/subpool").click()
+    expect_text(page.locator("main"), "curl -X DELETE", "Answer")
+    tab.assert_accessible_on_desk_and_phone()
+    page.go_back()
+    expect(page.locator(".oa-api__list li:visible")).to_have_count(1)

@@ -21,8 +21,9 @@ def test_answers_to_programs_may_do_nothing(client: Client, db: None, path: str)
     assert set(_policy(client, path).values()) == {"'none'"}
 
 
-def test_the_docs_page_runs_its_own_files_only(client: Client) -> None:
-    policy = _policy(client, "/api/docs")
+@pytest.mark.parametrize("path", ["/api/docs", "/api/docs/get_audit", "/api/docs/try"])
+def test_the_docs_page_runs_its_own_files_only(client: Client, db: None, path: str) -> None:
+    policy = _policy(client, path)
     assert policy["script-src"] == "'self'"
     assert policy["connect-src"] == "'self'"
 

@@ -127,16 +127,35 @@ def test_anybody_may_read_it(client: Client) -> None:
 
 
 def test_the_page_loads_only_own_files_and_no_inline_script(client: Client) -> None:
-    page = client.get("/api/docs")
+    page = client.get("/api/docs/try")
     assert page.status_code == 200
     text = page.content.decode()
     assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
     assert all(address.startswith("/") for address in re.findall(r'(?:src|href)="([^"]+)"', text))
-    assert '<a class="link" href="/">' in text, "the way back to the pages"
-    script = client.get("/api/docs?script=")
+    assert '<a class="link" href="/api/docs">' in text, "the way back to the pages"
+    script = client.get("/api/docs/try?script=")
     assert script.headers["Content-Type"].startswith("application/javascript")
     assert "/api/schema" in script.content.decode()
 
 
-def test_the_page_also_opens_with_a_login_that_has_ended(client: Client) -> None:
-    assert client.get("/api/docs", headers={"Authorization": "Bearer a.b.c"}).status_code == 200
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/api/docs", "/api/docs/get_audit", "/api/docs/try"])
+def test_the_page_also_opens_with_a_login_that_has_ended(client: Client, path: str) -> None:
+    assert client.get(path, headers={"Authorization": "Bearer a.b.c"}).status_code == 200
+
+
+@pytest.mark.django_db
+def test_the_reference_has_a_line_and_a_page_for_each_operation(client: Client) -> None:
+    document = client.get("/api/schema?format=json").json()
+    text = client.get("/api/docs").content.decode()
+    names = [each["operationId"] for methods in document["paths"].values() for each in methods.values()]
+    assert [f'href="/api/docs/{name}"' for name in names if f'href="/api/docs/{name}"' not in text] == []
+    assert f"{len(names)} operations" in text
+    assert client.get("/api/docs/get_nothing").status_code == 404
+
+
+@pytest.mark.django_db
+def test_the_page_of_an_operation_has_its_parameters_its_body_and_its_answers(client: Client) -> None:
+    text = client.get("/api/docs/post_configs_pool_parent_subpool").content.decode()
+    assert "Idempotency-Key" in text and "subpool_name" in text and "curl -X POST" in text
+    assert "The state of the object or a concurrent change forbids it" in text
