@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -48,16 +47,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("which", BOTH)
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_refused_in_a_sentence(post: PostPodGroup, which: str, name: str) -> None:
-    body, sentence = REFUSED[name]
-    status, answer = post(which, body, idempotency_key="k")
-    assert (status, answer["error_code"]) == (400, "USER")
-    assert sentence in answer["message"]
-    assert len(answer["message"]) < 1000
-    assert answer["details"]
-    assert all(each.keys() >= {"path", "code", "message"} for each in answer["details"])
+def test_what_cannot_be_read_is_refused_in_a_sentence(post: PostPodGroup) -> None:
+    """Both endpoints read a body by the same function; `plan` gets some of them too."""
+    some = ("no-utf8", "no-yaml", "laughs", "twice-in-json", "nul")
+    for name, (body, sentence) in REFUSED.items():
+        for which in BOTH if name in some else BOTH[:1]:
+            status, answer = post(which, body, idempotency_key="k")
+            assert (status, answer["error_code"]) == (400, "USER"), name
+            assert sentence in answer["message"], name
+            assert len(answer["message"]) < 1000, name
+            assert answer["details"], name
+            assert all(each.keys() >= {"path", "code", "message"} for each in answer["details"]), name
 
 
 def test_faults_are_reported_all_at_once_with_their_paths(post: PostPodGroup) -> None:
@@ -80,14 +80,11 @@ def test_what_is_just_inside_the_bounds_is_answered(post: PostPodGroup) -> None:
     assert post("validate", json.dumps(many)) == valid
 
 
-@pytest.mark.parametrize("which", BOTH)
-@pytest.mark.parametrize("body", ["", "null", "3", "text", "[]", "{}", "spec:", "spec: []", "podgroup: {spec: {}}"])
-def test_other_kinds_of_values_get_an_answer(post: PostPodGroup, which: str, body: str) -> None:
-    status, answer = post(which, body)
-    if which == "validate":
-        assert (status, answer["valid"]) == (200, False)
-    else:
-        assert status == (200 if body.startswith("podgroup") else 400)
+def test_other_kinds_of_values_get_an_answer(post: PostPodGroup) -> None:
+    for body in ("", "null", "3", "text", "[]", "{}", "spec:", "spec: []", "podgroup: {spec: {}}"):
+        status, answer = post("validate", body)
+        assert (status, answer["valid"]) == (200, False), body
+        assert post("plan", body)[0] == (200 if body.startswith("podgroup") else 400), body
 
 
 def test_a_form_with_files_is_no_manifest(post: PostPodGroup) -> None:
