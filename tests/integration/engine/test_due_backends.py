@@ -48,10 +48,6 @@ def set_due(workflow: str) -> None:
     Group.objects.filter(workflow__name=workflow).update(due_at=timezone.now(), ends_at=timezone.now())
 
 
-def test_idle_backends_are_not_due(backends: list[Backend]) -> None:
-    assert due_names() == []
-
-
 def submit_more() -> None:
     world.submit_workflow(world.admin_actor(), "on-two", 1, name="new", priority=Priority.LOW)
 
@@ -70,18 +66,21 @@ CHANGES: dict[str, Callable[[], object]] = {
     "no state": lambda: BackendSchedulingState.objects.filter(backend__name="two").delete(),
     "an old state": lambda: change_state(full_cycle_at=timezone.now() - MAX_STATE_AGE),
     "a full cycle that is due": lambda: change_state(full_cycle_due=True, full_cycle_seconds=0),
-    "work that waits for a change elsewhere": lambda: change_state(waits_for_external=True),
     "work whose end is due": lambda: set_due("runs-two-1"),
+    "work that waits for a change elsewhere": lambda: change_state(waits_for_external=True),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_backend_is_due_after(backends: list[Backend], change: str) -> None:
-    CHANGES[change]()
-    assert due_names() == ["two"]
-    reconcile_backend(backends[1].pk, scope=Scope.TICK)
-    if change != "work that waits for a change elsewhere":
-        assert due_names() == []
+def test_a_backend_is_due_after(backends: list[Backend], django_assert_max_num_queries: Callable[..., Any]) -> None:
+    now = database_time()
+    with django_assert_max_num_queries(5):
+        assert due_backends(now) == [], "three idle ones"
+    for name, change in CHANGES.items():
+        change()
+        assert due_names() == ["two"], name
+        reconcile_backend(backends[1].pk, scope=Scope.TICK)
+        if name != "work that waits for a change elsewhere":  # the last one
+            assert due_names() == [], name
 
 
 def test_an_offline_backend_is_due_for_the_end_of_its_work_only(backends: list[Backend]) -> None:
@@ -90,12 +89,8 @@ def test_an_offline_backend_is_due_for_the_end_of_its_work_only(backends: list[B
     assert due_names() == []
     set_due("runs-two-1")
     assert due_names() == ["two"]
-
-
-def test_work_of_a_cluster_is_its_agents(backends: list[Backend]) -> None:
     Backend.objects.filter(name="two").update(kind=Backend.Kind.KUBERNETES)
-    set_due("runs-two-1")
-    assert due_names() == []
+    assert due_names() == [], "work of a cluster is its agent's"
 
 
 def test_the_least_recently_planned_comes_first(backends: list[Backend]) -> None:
@@ -105,14 +100,6 @@ def test_the_least_recently_planned_comes_first(backends: list[Backend]) -> None
         states.update(full_cycle_at=timezone.now() - timedelta(minutes=minutes))
     BackendSchedulingState.objects.filter(backend__name="two").delete()
     assert due_names() == ["two", "three", "one"]
-
-
-def test_the_queries_do_not_grow_with_the_backends(
-    backends: list[Backend], django_assert_max_num_queries: Callable[..., Any]
-) -> None:
-    now = database_time()
-    with django_assert_max_num_queries(5):
-        assert due_backends(now) == []
 
 
 @pytest.fixture

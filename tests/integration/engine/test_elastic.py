@@ -11,7 +11,7 @@ import pytest
 
 from pools.models import Reservation
 from scheduling.models import Decision, Group, Task, Workflow
-from tests.unit.specs.test_manifest import INFERENCE, TRAINING
+from tests.unit.specs.test_manifest import INFERENCE
 
 Make = Callable[..., Any]
 pytestmark = pytest.mark.django_db
@@ -36,32 +36,6 @@ def held(name: str) -> int:
 class TestInferenceService:
     """Four prefill replicas of 8 pods, of which three are needed."""
 
-    def test_it_runs_whole_and_completes(self, cluster: Make) -> None:
-        sim = cluster({f"n{i}": 8 for i in range(4)}, pool=32)
-        sim.submit("inference-service", "pool", file=INFERENCE)
-        assert sim.reconcile()[0] == ("start", "inference-service")
-        assert set(by_sub_group().values()) == {8}
-        assert (len(by_sub_group()), held("inference-service")) == (4, 32)
-        sim.end("inference-service")
-        assert sim.reconcile() == []
-        assert Workflow.objects.get().status == "COMPLETED"
-        assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
-
-    def test_it_completes_with_one_replica_that_cannot_be_placed(self, cluster: Make) -> None:
-        sim = cluster({f"n{i}": 8 for i in range(3)}, pool=32)
-        sim.submit("inference-service", "pool", file=INFERENCE)
-        assert sim.reconcile() == [("start", "inference-service")]
-        assert by_sub_group() == {"prefill-0": 8, "prefill-1": 8, "prefill-2": 8}
-        assert by_sub_group(status="SCHEDULING") == {"prefill-3": 8}
-        assert (Workflow.objects.get().status, Group.objects.get().status, held("inference-service")) == (
-            "RUNNING",
-            "RUNNING",
-            24,
-        )
-        sim.end("inference-service")
-        assert Workflow.objects.get().status == "COMPLETED"
-        assert by_sub_group(status="FAILED_CANCELED") == {"prefill-3": 8}
-
     def test_too_few_replicas_start_nothing(self, cluster: Make) -> None:
         sim = cluster({"n0": 8, "n1": 8}, pool=32)
         sim.submit("inference-service", "pool", file=INFERENCE)
@@ -79,31 +53,6 @@ class TestInferenceService:
         assert sim.reconcile() == [("start", "inference-service")]
         assert held("inference-service") == 32
         assert Decision.objects.first().message == "inference-service-1 grows in pool with 8 GPUs."
-
-
-class TestTrainingJob:
-    """Decode and prefill, both needed, each with a leader and four workers of 8 GPUs."""
-
-    def test_it_runs_and_completes(self, cluster: Make) -> None:
-        sim = cluster({f"n{i}": 8 for i in range(12)}, pool=96)
-        sim.submit("training-job", "pool", file=TRAINING)
-        sim.reconcile()
-        assert Workflow.objects.get().status == "RUNNING"
-        assert by_sub_group(status="SCHEDULING") == {}
-        sim.end("training-job")
-        assert sim.reconcile() == []
-        assert set(Task.objects.values_list("status", flat=True)) == {"COMPLETED"}
-
-    def test_it_completes_with_a_surplus_worker_that_cannot_be_placed(self, cluster: Make) -> None:
-        sim = cluster({f"n{i}": 8 for i in range(8)}, pool=96)
-        more = TRAINING.replace("annotations: {", "annotations: {osmo/pods: {decode-workers: 5}, ")
-        sim.submit("training-job", "pool", file=more)
-        sim.reconcile()
-        assert Workflow.objects.get().status == "RUNNING"
-        assert held("training-job") == Group.objects.get().gpus == 64
-        assert by_sub_group(status="SCHEDULING") == {"decode-workers": 1}
-        sim.end("training-job")
-        assert Workflow.objects.get().status == "COMPLETED"
 
 
 def flexible(name: str, pods: int, least: int) -> str:

@@ -197,7 +197,7 @@ def test_no_work_starts_on_a_node_that_has_another_flavor_now(actor: Actor) -> N
 def test_the_counters_of_the_flavors_are_those_of_the_leaves(actor: Actor, seed: int) -> None:
     draw = random.Random(seed)
     live: list[Workflow] = []
-    for _ in range(25):
+    for _ in range(15):
         if draw.random() < 0.3 and live:
             world.apply_change(CancelWorkflow(name=live.pop(draw.randrange(len(live))).name), actor=actor)
         else:

@@ -31,8 +31,9 @@ def test_priority_queueing_order(cluster: Make) -> None:
     assert order == [("start", "wf5"), ("start", "wf4"), ("start", "wf6"), ("start", "wf3")]
 
 
-def preemption(cluster: Make) -> Any:
-    """WF1 (LOW) and WF2 (NORMAL) run, WF3 and WF4 (LOW) wait."""
+def test_preemption(cluster: Make) -> None:
+    """WF1 (LOW) and WF2 (NORMAL) run, WF3 and WF4 (LOW) wait. WF5 (NORMAL) preempts WF1, which is re-queued in front of
+    WF3 and WF4."""
     sim = cluster({"n": 2}, pool=2)
     sim.submit("wf1", "pool", "LOW")
     sim.submit("wf2", "pool")
@@ -40,33 +41,12 @@ def preemption(cluster: Make) -> Any:
     sim.submit("wf3", "pool", "LOW")
     sim.submit("wf4", "pool", "LOW")
     assert sim.reconcile() == []
-    return sim
-
-
-def test_preemption(cluster: Make) -> None:
-    """WF5 (NORMAL) preempts WF1, which is re-queued in front of WF3 and WF4."""
-    sim = preemption(cluster)
     submitted = Workflow.objects.get(name="wf1-1").submit_time
     sim.submit("wf5", "pool")
     assert sim.reconcile() == [("preempt", "wf1"), ("start", "wf5")]
     sim.assert_running("wf2", "wf5")
     assert sim.attempts("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]
-    wf1 = Workflow.objects.get(name="wf1-1")
-    assert (wf1.status, wf1.submit_time) == ("PENDING", submitted)
-
-    sim.end("wf2")
-    assert sim.reconcile() == [("start", "wf1")]
-    assert sim.attempts("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "RUNNING", None)]
-    sim.end("wf5")
-    sim.end("wf1")
-    assert sim.reconcile() == [("start", "wf3"), ("start", "wf4")]
-    assert Workflow.objects.get(name="wf1-1").status == "COMPLETED"
-
-
-def test_the_api_shows_the_attempt_that_was_preempted(cluster: Make) -> None:
-    sim = preemption(cluster)
-    sim.submit("wf5", "pool")
-    sim.reconcile()
+    assert Workflow.objects.get(name="wf1-1").submit_time == submitted
     latest = sim.get("/api/workflow/wf1-1")
     assert latest["status"] == "PENDING"
     assert [task["status"] for task in latest["groups"][0]["tasks"]] == ["SCHEDULING"]
@@ -76,12 +56,6 @@ def test_the_api_shows_the_attempt_that_was_preempted(cluster: Make) -> None:
         (1, "SCHEDULING", None),
     ]
     assert tasks[0]["failure_message"] == "wf1-1 gives up 1 GPU in pool to wf5-1."
-
-
-def test_the_decision_names_the_victim_and_the_beneficiary(cluster: Make) -> None:
-    sim = preemption(cluster)
-    sim.submit("wf5", "pool")
-    sim.reconcile()
     preempted, started = Decision.objects.order_by("id")[2:]
     assert (preempted.action, preempted.workflow.name, preempted.for_workflow.name) == ("preempt", "wf1-1", "wf5-1")
     assert (preempted.tasks, preempted.nodes, preempted.gpus) == (["train"], ["n"], 1)
@@ -89,30 +63,13 @@ def test_the_decision_names_the_victim_and_the_beneficiary(cluster: Make) -> Non
     assert (started.pool.name, started.root_pool.name, started.nodes) == ("pool", "pool", ["n"])
     assert started.time == preempted.time
 
-
-@pytest.mark.parametrize(
-    ("actions", "status", "attempts"),
-    [
-        ("FAIL: '3006'", "FAILED_PREEMPTED", [("train", 0, "FAILED_PREEMPTED", 3006)]),
-        ("COMPLETE: '3006'", "COMPLETED", [("train", 0, "COMPLETED", 3006)]),
-        ("RESCHEDULE: '3006'", "PENDING", [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "SCHEDULING", None)]),
-    ],
-)
-def test_exit_actions_of_the_spec_apply_to_preempted_work(
-    cluster: Make, actions: str, status: str, attempts: list[Any]
-) -> None:
-    sim = cluster({"n": 1}, pool=1)
-    file = f"""workflow:
-  name: wf1
-  resources: {{default: {{gpu: 1}}}}
-  tasks: [{{name: train, image: i, command: [sh], exitActions: {{{actions}}}}}]
-"""
-    sim.submit("wf1", "pool", "LOW", file=file)
-    sim.reconcile()
-    sim.submit("wf5", "pool")
-    assert sim.reconcile() == [("preempt", "wf1"), ("start", "wf5")]
-    assert Workflow.objects.get(name="wf1-1").status == status
-    assert sim.attempts("wf1") == attempts
+    sim.end("wf2")
+    assert sim.reconcile() == [("start", "wf1")]
+    assert sim.attempts("wf1") == [("train", 0, "FAILED_PREEMPTED", 3006), ("train", 1, "RUNNING", None)]
+    sim.end("wf5")
+    sim.end("wf1")
+    assert sim.reconcile() == [("start", "wf3"), ("start", "wf4")]
+    assert Workflow.objects.get(name="wf1-1").status == "COMPLETED"
 
 
 def borrowing(cluster: Make) -> Any:
@@ -126,18 +83,12 @@ def borrowing(cluster: Make) -> Any:
     return sim
 
 
-def test_borrowing(cluster: Make) -> None:
-    """pool2 uses 1 of its 2 GPUs, so WF3 (LOW) of pool1 borrows the other."""
+def test_borrowing_and_reclaiming(cluster: Make) -> None:
+    """pool2 uses 1 of its 2 GPUs, so WF3 (LOW) of pool1 borrows the other. WF5 (NORMAL) of pool2 reclaims it; WF2,
+    inside pool1's quota, is not touched."""
     sim = borrowing(cluster)
     sim.submit("wf3", "pool1", "LOW")
     assert sim.reconcile() == [("start", "wf3")]
-
-
-def test_reclaiming(cluster: Make) -> None:
-    """WF5 (NORMAL) of pool2 reclaims the GPU that WF3 had borrowed; WF2, inside pool1's quota, is not touched."""
-    sim = borrowing(cluster)
-    sim.submit("wf3", "pool1", "LOW")
-    sim.reconcile()
     sim.submit("wf5", "pool2")
     assert sim.reconcile() == [("reclaim", "wf3"), ("start", "wf5")]
     sim.assert_running("wf1", "wf2", "wf4", "wf5")

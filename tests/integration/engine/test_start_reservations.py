@@ -56,8 +56,7 @@ workflow:
 """
 
 
-@pytest.fixture
-def cluster(db: None) -> Cluster:
+def busy_cluster() -> Cluster:
     """Two nodes of 8; four jobs of 2 GPUs on each, and a gang of 8+8 that waits for two hours."""
     cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16})
     for n in range(8):
@@ -68,6 +67,12 @@ def cluster(db: None) -> Cluster:
     cluster.submit("big", "team", file=GANG)
     wait_since("big", 2)
     return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(module_data: world.ModuleData) -> Cluster:
+    with module_data():
+        return busy_cluster()
 
 
 TWO_GROUPS = """
@@ -86,7 +91,8 @@ workflow:
 """
 
 
-def test_an_answer_that_has_a_reservation_is_stored_and_repeated(db: None) -> None:
+@pytest.mark.django_db(transaction=True)
+def test_an_answer_that_has_a_reservation_is_stored_and_repeated() -> None:
     cluster = Cluster({"n1": 8}, {"team": 16})
     cluster.submit("other", "team", gpus=4)
     cluster.submit("both", "team", file=TWO_GROUPS)
@@ -161,7 +167,8 @@ def test_work_that_is_held_back_has_the_reason(cluster: Cluster) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_fast_path_for_new_work_respects_a_reservation(cluster: Cluster) -> None:
+def test_the_fast_path_for_new_work_respects_a_reservation() -> None:
+    cluster = busy_cluster()
     cluster.reconcile()
     cluster.end("s0")
     cluster.reconcile()
@@ -197,7 +204,8 @@ def test_a_time_limit_gives_the_latest_start(cluster: Cluster) -> None:
     assert start_about_sentence(gang.start_times, timezone.now()).endswith(" at the latest.")
 
 
-def test_a_reservation_keeps_the_time_at_which_its_nodes_were_chosen(db: None) -> None:
+@pytest.mark.django_db(transaction=True)
+def test_a_reservation_keeps_the_time_at_which_its_nodes_were_chosen() -> None:
     cluster = Cluster({"n1": 8, "n2": 8}, {"team": 16, "other": 16})
     for n in range(4):
         cluster.submit(f"s{n}", "team", gpus=2)
