@@ -10,15 +10,13 @@ from django.db import connections, transaction
 from django.test import Client
 
 from pools.domain.errors import Busy
-from pools.models import Backend, LeafUsage, Node, Pool
+from pools.models import Backend, Pool
 from scheduling import locking
 from scheduling.models import Workflow
 from scheduling.services import notifications
 from scheduling.services.simulated import reconcile
 from scheduling.services.simulated.dirty import Scope
-from scheduling.services.verify import verify
 from tests.support import world
-from tests.support.threads import run_concurrently
 from tests.support.world import sign_in, workflow_file
 
 
@@ -51,20 +49,6 @@ def test_a_busy_tree_is_a_503_with_the_time_of_a_retry(committed_team: Pool) -> 
     assert busy.json()["error_code"] == "SERVER"
     assert not Workflow.objects.exists()
     assert client.post("/api/pool/team/workflow", body, content_type="application/json").status_code == 200
-
-
-def test_simultaneous_reconciliations_start_everything_once(committed_team: Pool) -> None:
-    alice = world.make_user("alice", "osmo-team-user")
-    Node.objects.update(gpus=10)
-    for _ in range(30):
-        world.submit_workflow(alice, "team", 1)
-    answers = run_concurrently([lambda: reconcile.reconcile_backend(committed_team.backend_id, lock_timeout=20)] * 4)
-
-    started = [step["workflow"] for answer in answers for step in answer["steps"]]  # type: ignore[index]
-    assert sorted(started) == sorted(set(started))
-    assert len(started) == 30
-    assert LeafUsage.objects.get(pool=committed_team).used == 30
-    assert verify() == []
 
 
 def test_a_busy_tree_does_not_delay_the_others(committed_team: Pool) -> None:

@@ -61,10 +61,10 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize("file", FITTING)
-def test_work_that_fits_has_no_warning(alice: Any, two_nodes: Backend, file: str) -> None:
-    for query in ("validation_only=True", "dry_run=True", ""):
-        assert alice.submit("team", file, query=query)["warnings"] == [], query
+def test_work_that_fits_has_no_warning(alice: Any, two_nodes: Backend) -> None:
+    for file in FITTING:
+        for query in ("validation_only=True", "dry_run=True", ""):
+            assert alice.submit("team", file, query=query)["warnings"] == [], (file, query)
 
 
 @pytest.mark.parametrize(("file", "words"), NEVER)
@@ -137,20 +137,17 @@ def test_work_of_a_pool_without_flavors_has_no_nodes_of_flavors(alice: Any, two_
     assert "can never start on the nodes" in warning
 
 
-@pytest.mark.parametrize(
-    ("resources", "warns"),
-    [
+def test_a_gang_fits_on_nodes_of_one_flavor(alice: Any, two_nodes: Backend) -> None:
+    _name_flavors(two_nodes, "h100", "a100")
+    for resources, warns in (
         (["gpu: 8"], False),
         (["gpu: 8", "gpu: 8"], True),
         (["gpu: 4", "gpu: 4"], False),
         (["gpu: 8, gpu_flavors: [h100]", "gpu: 8, gpu_flavors: [a100]"], False),
         (["gpu: 8, gpu_flavors: [h100]", "gpu: 8, gpu_flavors: [h100]"], True),
-    ],
-)
-def test_a_gang_fits_on_nodes_of_one_flavor(alice: Any, two_nodes: Backend, resources: list[str], warns: bool) -> None:
-    _name_flavors(two_nodes, "h100", "a100")
-    answer = alice.submit("team", tasks(*resources), query="dry_run=True")
-    assert [("can never start" in text) for text in answer["warnings"]] == [True] * warns
+    ):
+        answer = alice.submit("team", tasks(*resources), query="dry_run=True")
+        assert [("can never start" in text) for text in answer["warnings"]] == [True] * warns, resources
 
 
 def test_work_that_surely_fits_asks_for_no_nodes(

@@ -13,7 +13,7 @@ from scheduling.models import Task
 from scheduling.selectors.work.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.work.workflows import get_full_workflow
 from tests.support.world import sign_in, workflow_file
-from tests.unit.specs.test_manifest import INFERENCE, TRAINING
+from tests.unit.specs.test_manifest import INFERENCE
 
 
 def running(**pods: int) -> None:
@@ -60,19 +60,6 @@ def test_earlier_attempts_are_not_counted(gang: Any) -> None:
     for verbose in ("False", "True"):
         (group,) = gang.get("/api/workflow/inference-service-1", verbose=verbose)["groups"]
         assert (group["gang"]["count"], group["gang"]["sub_groups"][1]["count"]) == (2, 7)
-
-
-def test_two_levels_and_the_order_of_reading(alice: Any) -> None:
-    alice.submit("team", TRAINING)
-    (group,) = alice.get("/api/workflow/training-job-1")["groups"]
-    assert [(sub["name"], sub["parent"], sub["threshold"], sub["size"]) for sub in group["gang"]["sub_groups"]] == [
-        ("decode", None, 2, 2),
-        ("decode-leaders", "decode", 1, 1),
-        ("decode-workers", "decode", 4, 4),
-        ("prefill", None, 2, 2),
-        ("prefill-leaders", "prefill", 1, 1),
-        ("prefill-workers", "prefill", 4, 4),
-    ]
 
 
 def test_other_gangs_have_none(alice: Any) -> None:

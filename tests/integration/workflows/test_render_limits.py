@@ -77,7 +77,7 @@ def test_the_templates_of_a_request_share_one_budget(alice: Any, renders: list[f
     assert "several requests" in answer["message"]
 
 
-def test_one_request_of_a_user_renders_at_a_time_in_all_processes(alice: Any) -> None:
+def test_one_request_of_a_user_renders_at_a_time_in_all_processes(alice: Any, caller: Any) -> None:
     with held_elsewhere(hold_render_turn(alice.user.pk)):
         answer = alice.submit("team", templated_file("a"))
         assert (alice.status, alice.last.headers["Retry-After"]) == (429, "2")
@@ -85,15 +85,11 @@ def test_one_request_of_a_user_renders_at_a_time_in_all_processes(alice: Any) ->
         assert "Nothing was stored" in answer["message"]
         alice.submit("team", workflow_file("plain"))  # a file without a template renders nothing
         assert alice.status == 200
-    alice.submit("team", templated_file("a"))
-    assert alice.status == 200
-
-
-def test_others_render_meanwhile(alice: Any, caller: Any) -> None:
-    with hold_render_turn(alice.user.pk):
         bob = caller("bob", "osmo-team-user")
         bob.submit("team", templated_file("b"))
-        assert bob.status == 200
+        assert bob.status == 200, "others render meanwhile"
+    alice.submit("team", templated_file("a"))
+    assert alice.status == 200
 
 
 @pytest.mark.parametrize("query", ["dry_run=True", ""])

@@ -54,26 +54,23 @@ def test_it_waits_runs_and_is_complete(story: Story, admin: Any, quick: None) ->
     assert admin.get(f"/api/replay/{pk}") == done
 
 
-def test_the_progress_grows(story: Story, admin: Any, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    pk, seen = ask(admin, story, QUOTA_4), []
+def test_a_replay_that_is_cancelled_stops(
+    story: Story, admin: Any, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pk, seen, instants = ask(admin, story, QUOTA_4), list[float](), list[str]()
 
     def watch(_: float) -> None:
         seen.append(HistoryReplay.objects.get(pk=pk).progress)
 
-    monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=watch, monotonic=time.monotonic))
-    replays.run_replay(pk)
-    assert seen == sorted(seen)
-    assert 0 <= seen[0] < 1 / 3 < 2 / 3 < seen[-1] <= 1
-
-
-def test_a_replay_that_is_cancelled_stops(
-    story: Story, admin: Any, quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pk, instants = ask(admin, story), []
-
     def cancel(_: float) -> None:
         instants.append(admin.post(f"/api/replay/{pk}/cancel", {})["status"])
 
+    monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=watch, monotonic=time.monotonic))
+    replays.run_replay(pk)
+    assert seen == sorted(seen), "the progress grows"
+    assert 0 <= seen[0] < 1 / 3 < 2 / 3 < seen[-1] <= 1
+
+    pk = ask(admin, story)
     monkeypatch.setattr(replays, "time", SimpleNamespace(sleep=cancel, monotonic=time.monotonic))
     replays.run_replay(pk)
     assert instants == ["CANCELED"]
@@ -81,12 +78,10 @@ def test_a_replay_that_is_cancelled_stops(
     assert (row.status, row.answer) == (Status.CANCELED, None)
     assert admin.post(f"/api/replay/{pk}/cancel", {})["status"] == "CANCELED"
 
-
-def test_a_cancelled_replay_does_not_begin(story: Story, admin: Any) -> None:
     pk = ask(admin, story)
     admin.post(f"/api/replay/{pk}/cancel", {})
     replays.run_replay(pk)
-    assert HistoryReplay.objects.get(pk=pk).started_at is None
+    assert HistoryReplay.objects.get(pk=pk).started_at is None, "a cancelled replay does not begin"
 
 
 def test_one_replay_of_a_person_at_a_time(story: Story, admin: Any, caller: Any) -> None:
@@ -205,22 +200,17 @@ def test_the_next_person_of_a_name_sees_no_replay_of_the_last(story: Story, call
     # The account has work, so its row stays for the next person.
     world.submit_workflow(User.objects.get(username="chief").as_actor(), "team", 1)
     pk = ask(chief, story, QUOTA_4)
+    replays.run_replay(pk)
+    assert chief.get(f"/api/replay/{pk}")["answer"]
+    world.apply_change(RevokeRole(username="chief", role_name="osmo-team-admin"))
+    chief.get(f"/api/replay/{pk}")
+    assert chief.status == 404, "a role that is gone closes the answer"
     world.apply_change(DeleteUser(username="chief"))
     world.make_user("chief", "osmo-team-admin")
     next_one = User.objects.get(username="chief").as_actor()
     assert list(list_replays(next_one)) == []
     with pytest.raises(NotFound):
         find_replay(next_one, pk)
-
-
-def test_a_role_that_is_gone_closes_the_answer(story: Story, caller: Any) -> None:
-    chief = caller("chief", "osmo-team-admin")
-    pk = ask(chief, story)
-    replays.run_replay(pk)
-    assert chief.get(f"/api/replay/{pk}")["answer"]
-    world.apply_change(RevokeRole(username="chief", role_name="osmo-team-admin"))
-    chief.get(f"/api/replay/{pk}")
-    assert chief.status == 404
 
 
 def test_the_newest_are_kept(story: Story, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:

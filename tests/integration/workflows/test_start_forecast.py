@@ -12,7 +12,6 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import Backend
-from scheduling.domain.start_words import StartTimes, start_about_sentence
 from scheduling.history.starts import background, forecast_facts
 from scheduling.history.starts.background import forecast_scores, forecast_starts, read_calibration
 from scheduling.models import Group, StartForecast, Task, WaitSpan
@@ -24,37 +23,38 @@ from tests.support.world import sign_in, workflow_file
 KEYS = {"text", "p10", "p50", "p90", "samples", "made_at", "never", "record"}
 
 
-def test_a_waiting_gang_has_a_start_after_the_first_forecast(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
-    (entry,) = alice.get("/api/queue")["entries"]
+@pytest.fixture
+def waiting(alice: Any, reconcile_pool: Any) -> Any:
+    """28 of the 30 GPUs of `team--a` are in use, and `next-1` waits for 5."""
+    for name, gpus in (("big", 28), ("next", 5)):
+        alice.submit("team--a", workflow_file(name, gpus))
+        reconcile_pool()
+    return alice
+
+
+def test_a_waiting_gang_has_a_start_after_the_first_forecast(waiting: Any) -> None:
+    (entry,) = waiting.get("/api/queue")["entries"]
     assert entry["start"] is None
 
     assert forecast_starts() == 1
 
-    (entry,) = alice.get("/api/queue")["entries"]
+    (entry,) = waiting.get("/api/queue")["entries"]
     start = entry["start"]
     assert set(start) == KEYS
     assert start["never"] is None
     assert start["samples"] >= 2
     assert start["made_at"] <= start["p10"] <= start["p50"] <= start["p90"]
-    detail = alice.get("/api/workflow/next-1")
+    detail = waiting.get("/api/workflow/next-1")
     assert detail["groups"][0]["waiting"]["start"] == start
 
 
-def test_work_that_no_future_starts_has_a_sentence(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
+def test_work_that_no_future_starts_has_a_sentence(waiting: Any) -> None:
     # Without an attempt that is known to run, nothing ends in a future.
     Task.objects.filter(group__workflow__name="big-1").update(start_time=None)
 
     forecast_starts()
 
-    start = alice.get("/api/queue")["entries"][0]["start"]
+    start = waiting.get("/api/queue")["entries"][0]["start"]
     assert start["p50"] is None
     assert "none of" in start["never"]
 
@@ -78,11 +78,7 @@ def test_work_that_waits_for_the_end_of_a_drain_has_a_forecast_and_no_never(
     assert "none of" not in str(alice.submit("team", workflow_file("new", 20), query="dry_run=true"))
 
 
-def test_a_forecast_does_not_know_the_simulated_end(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
+def test_a_forecast_does_not_know_the_simulated_end(waiting: Any) -> None:
     shapes = set()
     for days in (1, 300):
         Group.objects.filter(workflow__name="big-1").update(ends_at=timezone.now() + timedelta(days=days))
@@ -131,43 +127,28 @@ def test_forecasts_hold_still_while_nothing_happens(
     first, began = rows_by_gang(), timezone.now()
     assert all(row["p50"] is not None for row in first.values())
     for later in (timedelta(seconds=1), timedelta(minutes=7), timedelta(hours=1)):
-        monkeypatch.setattr(forecast_facts.timezone, "now", lambda later=later: began + later)
-        assert forecast_starts() == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(forecast_facts.timezone, "now", lambda later=later: began + later)
+            assert forecast_starts() == 0
         assert rows_by_gang() == first
 
-
-def test_an_event_makes_all_forecasts_of_its_backend_anew(split_team: Any, alice: Any, reconcile_pool: Any) -> None:
-    fill_two_leaves(alice, reconcile_pool)
-    forecast_starts()
-    first = rows_by_gang()
-    alice.submit("team--b", workflow_file("newest", 5))
-    reconcile_pool()
-    assert forecast_starts() == 5
-    assert all(row["made_at"] < rows_by_gang()[group]["made_at"] for group, row in first.items())
-
-
-def test_a_gang_that_waits_beyond_its_late_time_has_a_new_forecast_alone(
-    split_team: Any, alice: Any, reconcile_pool: Any
-) -> None:
-    fill_two_leaves(alice, reconcile_pool)
-    forecast_starts()
-    first = rows_by_gang()
-    late = next(iter(first))
+    late = next(iter(first))  # a gang that waits beyond its late time has a new forecast alone
     StartForecast.objects.filter(pk=late).update(p90=timezone.now() - timedelta(minutes=1))
     assert forecast_starts() == 1
     again = rows_by_gang()
     assert again.pop(late)["p90"] > timezone.now()
     assert again == {group: row for group, row in first.items() if group != late}
 
+    alice.submit("team--b", workflow_file("newest", 5))  # an event makes all forecasts of its backend anew
+    reconcile_pool()
+    assert forecast_starts() == 5
+    assert all(row["made_at"] < rows_by_gang()[group]["made_at"] for group, row in first.items())
+
 
 def test_a_process_that_dies_between_two_writes_leaves_no_forecast_behind(
-    alice: Any, reconcile_pool: Any, monkeypatch: pytest.MonkeyPatch
+    waiting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next round would find the key of its facts, and the first forecast would never be kept."""
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
     with monkeypatch.context() as patch:
         patch.setattr(background, "_keep_first", lambda _rows: 1 / 0)
         assert forecast_starts() == 0
@@ -176,11 +157,7 @@ def test_a_process_that_dies_between_two_writes_leaves_no_forecast_behind(
     assert StartForecast.objects.get().first_waits is not None
 
 
-def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
+def test_the_first_forecast_is_kept_and_scored_at_the_start(waiting: Any, reconcile_pool: Any) -> None:
     forecast_starts()
     first = StartForecast.objects.get()
     forecast_starts()
@@ -189,7 +166,7 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     assert again.made_at == first.made_at, "nothing has happened since"
     assert forecast_scores().count == 0
 
-    alice.post("/api/workflow/big-1/cancel")
+    waiting.post("/api/workflow/big-1/cancel")
     reconcile_pool()
     forecast_starts()
 
@@ -201,6 +178,16 @@ def test_the_first_forecast_is_kept_and_scored_at_the_start(alice: Any, reconcil
     score = forecast_scores()
     assert score.count == 1
     assert score.pinball is not None
+
+
+def test_a_gang_that_ended_without_a_start_is_not_scored(waiting: Any) -> None:
+    forecast_starts()
+    waiting.post("/api/workflow/next-1/cancel")
+
+    forecast_starts()
+
+    assert StartForecast.objects.get().wait is None
+    assert forecast_scores().count == 0
 
 
 def test_the_queue_page_tells_how_forecasts_came_true(admin: Any) -> None:
@@ -271,31 +258,3 @@ def test_a_forecast_has_the_record_of_the_last_ones_like_it(alice: Any, reconcil
     assert told in client.get("/queue").content.decode()
     asked = alice.post("/api/pool/team--a/workflow?dry_run=true", {"file": workflow_file("more", 6)})
     assert asked["start"]["record"] == {"like": 0, "in_time": 0}, "it would stand deeper in the queue"
-
-
-def test_a_gang_that_ended_without_a_start_is_not_scored(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
-    forecast_starts()
-    alice.post("/api/workflow/next-1/cancel")
-
-    forecast_starts()
-
-    assert StartForecast.objects.get().wait is None
-    assert forecast_scores().count == 0
-
-
-def test_the_page_of_a_workflow_tells_it_without_a_promise(alice: Any, reconcile_pool: Any) -> None:
-    alice.submit("team--a", workflow_file("big", 28))
-    reconcile_pool()
-    alice.submit("team--a", workflow_file("next", 5))
-    reconcile_pool()
-    forecast_starts()
-    client = sign_in(alice.user)
-    page = client.get("/workflows/next-1").content.decode()
-    row = StartForecast.objects.get()
-    assert row.p50 is not None and row.p90 is not None
-    sentence = start_about_sentence(StartTimes(None, row.p10, row.p50, row.p90), timezone.localtime())
-    assert sentence.startswith("It probably starts ") and sentence in page

@@ -59,15 +59,6 @@ def test_work_that_would_wait_has_a_start_and_nothing_is_written(full: Any) -> N
     assert not StartForecast.objects.exists()
 
 
-def test_the_simulated_end_of_running_work_is_not_known(full: Any) -> None:
-    found = []
-    for days in (1, 300):
-        Group.objects.update(ends_at=f"2030-01-{1 + days % 20:02}T00:00:00Z")
-        start = ask(full, "team--a", workflow_file("next", 5))["start"]
-        found.append(start["p50"] < "2030")
-    assert found == [True, True]
-
-
 def test_start_false_makes_no_forecast_and_a_submission_has_none(full: Any) -> None:
     assert ask(full, "team--a", workflow_file("next", 5), "&start=false")["start"] is None
     assert "start" not in full.submit("team--a", workflow_file("next", 5))

@@ -15,6 +15,7 @@ from django.utils import timezone
 from pools.domain.changes.pools import PatchPool
 from pools.domain.changes.tokens import CreateToken
 from pools.models import Node, Pool
+from scheduling.models import Workflow
 from tests.support import stock_client_keys, world
 from tests.support.flavors import make_flavored_pool
 from tests.support.stock_client import ClientExit, StockClient, read_time
@@ -113,23 +114,6 @@ def test_profile(osmo: StockClient) -> None:
 # --- pools and nodes ---
 
 
-@pytest.mark.parametrize("query", [{"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}])
-def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any, query: dict[str, Any]) -> None:
-    submit(osmo, world.workflow_file("x", gpus=8), priority="HIGH")
-    submit(osmo, world.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
-    reconcile_pool()
-
-    answer = osmo.call("GET", "api/pool_quota", query)
-
-    rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
-    assert [row["name"] for row in rows] == ["team", "team--a"]  # the first one carries the node set's capacity
-    assert all(isinstance(row["status"], str) and "description" in row for row in rows)
-    usage = {row["name"]: numbers(row["resource_usage"]) for row in rows}
-    assert usage["team"] == [8, 62, 70, 8, 128, 116]
-    assert usage["team--a"] == [0, 30, 30, 4, 128, 116]
-    assert numbers(answer["resource_sum"]) == [8, 92, 100, 12, 128, 116]  # capacity and free counted once
-
-
 def test_a_pool_with_gpu_flavors_shows_sums_and_judges_by_flavor(db: None) -> None:
     """16 h100 GPUs, the nodes of platform hopper, and 32 a100; 8 and 8 of them are the quota of subpool a."""
     make_flavored_pool("kinds", backend="mixed")
@@ -160,7 +144,20 @@ def refusal_of(osmo: StockClient, file: str, pool: str) -> str:
     return end.value.text
 
 
-def test_unknown_pools_are_dropped(osmo: StockClient) -> None:
+def test_pool_list_in_both_modes(osmo: StockClient, reconcile_pool: Any) -> None:
+    submit(osmo, world.workflow_file("x", gpus=8), priority="HIGH")
+    submit(osmo, world.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
+    reconcile_pool()
+
+    for query in ({"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}):
+        answer = osmo.call("GET", "api/pool_quota", query)
+        rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
+        assert [row["name"] for row in rows] == ["team", "team--a"]  # the first one carries the node set's capacity
+        assert all(isinstance(row["status"], str) and "description" in row for row in rows)
+        usage = {row["name"]: numbers(row["resource_usage"]) for row in rows}
+        assert usage["team"] == [8, 62, 70, 8, 128, 116]
+        assert usage["team--a"] == [0, 30, 30, 4, 128, 116]
+        assert numbers(answer["resource_sum"]) == [8, 92, 100, 12, 128, 116]  # capacity and free counted once
     assert osmo.call("GET", "api/pool_quota", {"pools": ["nowhere"], "all_pools": False})["node_sets"] == []
 
 
@@ -191,6 +188,7 @@ def test_submit_plain_and_templated(osmo: StockClient) -> None:
     assert submit(osmo, world.workflow_file("plain"))["name"] == "plain-1"
     assert submit(osmo, TEMPLATE)["name"] == "hello-1"
     assert osmo.stream("api/workflow/hello-1/spec", {"use_template": True}) == TEMPLATE
+    assert "name: hello" in osmo.stream("api/workflow/hello-1/spec", {"use_template": False})
 
 
 def test_a_refused_submission_ends_with_1(osmo: StockClient) -> None:
@@ -206,21 +204,12 @@ def test_a_refused_submission_ends_with_1(osmo: StockClient) -> None:
     assert end.value.code == 2
 
 
-def test_submit_by_id_has_no_body(osmo: StockClient) -> None:
-    submit(osmo, world.workflow_file("old"))
-    answer = osmo.call("POST", "api/pool/team/workflow", {"workflow_id": "old-1", "priority": "LOW"})
-    assert answer["name"] == "old-2"
-
-
 def test_validate(osmo: StockClient) -> None:
-    answer = osmo.call(
-        "POST",
-        "api/pool/team/workflow",
-        {"validation_only": True, "dry_run": False},
-        body_of(world.workflow_file()),
-    )
+    query = {"validation_only": True, "dry_run": False}
+    answer = osmo.call("POST", "api/pool/team/workflow", query, body_of(world.workflow_file()))
     assert isinstance(answer["logs"], str)
-    assert answer["warnings"] == []
+    assert (answer["warnings"], answer["spec"]) == ([], None)
+    assert not Workflow.objects.exists()
 
 
 def test_validate_of_a_template_answers_the_rendered_file(osmo: StockClient) -> None:
@@ -268,23 +257,20 @@ def test_validate_renders_each_template_or_says_what_is_wrong_with_it(osmo: Stoc
     assert refusal == "" or (name not in OWN_TEMPLATES and re.search("platform|GPU|quota|credential|resource", refusal))
 
 
-@pytest.mark.parametrize("name", ["validation_only", "dry_run"])
-def test_a_bad_value_in_the_query_is_a_fault_of_the_submission(osmo: StockClient, name: str) -> None:
-    with pytest.raises(ClientExit) as end:
-        osmo.call("POST", "api/pool/team/workflow", {name: "perhaps"}, body_of(world.workflow_file()))
-    assert end.value.text.startswith("Workflow ")
-    assert end.value.code == 1
+def test_a_bad_value_in_the_query_is_a_fault_of_the_submission(osmo: StockClient) -> None:
+    for name in ("validation_only", "dry_run"):
+        with pytest.raises(ClientExit) as end:
+            osmo.call("POST", "api/pool/team/workflow", {name: "perhaps"}, body_of(world.workflow_file()))
+        assert end.value.text.startswith("Workflow ")
+        assert end.value.code == 1
 
 
-@pytest.mark.parametrize(
-    ("address", "query"),
-    [("api/queue", "pool"), ("api/workflow", "label"), ("api/workflow", "no_label")],
-)
-def test_a_filter_with_a_search_for_each_value_takes_fifty(osmo: StockClient, address: str, query: str) -> None:
+def test_a_filter_with_a_search_for_each_value_takes_fifty(osmo: StockClient) -> None:
     values = [f"team{number}=x" for number in range(51)]
-    assert osmo.call("GET", address, {query: values[:50]})["more_entries"] is False
-    with pytest.raises(ClientExit, match="at most 50"):
-        osmo.call("GET", address, {query: values})
+    for address, query in (("api/queue", "pool"), ("api/workflow", "label"), ("api/workflow", "no_label")):
+        assert osmo.call("GET", address, {query: values[:50]})["more_entries"] is False
+        with pytest.raises(ClientExit, match="at most 50"):
+            osmo.call("GET", address, {query: values})
 
 
 def test_workflow_list_and_query(osmo: StockClient, reconcile_pool: Any) -> None:
@@ -405,19 +391,16 @@ def test_users(root: StockClient) -> None:
 # --- errors ---
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+def test_every_refusal_has_the_shape_the_client_reads(root: StockClient) -> None:
+    for method, path in (
         ("GET", "api/workflow/nothing-1"),
         ("POST", "api/workflow/nothing-1/cancel"),
         ("GET", "api/nothing"),
         ("GET", "api/auth/user/nobody"),
         ("DELETE", "api/auth/access_token/nothing"),
         ("GET", "api/workflow?limit=1001"),
-    ],
-)
-def test_every_refusal_has_the_shape_the_client_reads(root: StockClient, method: str, path: str) -> None:
-    with pytest.raises(ClientExit) as end:
-        root.call(method, path)
-    assert end.value.code == 2
-    assert "Error code: 4" in end.value.text
+    ):
+        with pytest.raises(ClientExit) as end:
+            root.call(method, path)
+        assert end.value.code == 2, path
+        assert "Error code: 4" in end.value.text, path
