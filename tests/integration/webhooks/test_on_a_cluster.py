@@ -193,6 +193,15 @@ def test_foreign_pods_and_pod_groups_are_refused(
     assert "osmo workflow submit FILE --pool team--a" in refusal.json()["message"]
     refusal = create("podgroups", pod_group("around", queue))
     assert refusal.status_code == 403
+    groups = [
+        {"name": "a", "minMember": 1},
+        {"name": "a", "minMember": 1},
+        {"name": "b", "parent": "c", "minMember": 1},
+    ]
+    refusal = create("podgroups", pod_group("wrong", "elsewhere", subGroups=groups))
+    assert refusal.status_code == 422
+    causes = {cause["field"]: cause["reason"] for cause in refusal.json()["details"]["causes"]}
+    assert causes == {"spec.subGroups[1].name": "duplicate_name", "spec.subGroups[2].parent": "unknown_parent"}
     assert create("pods", pod("elsewhere", "default-queue")).status_code == 201
     assert create("podgroups", pod_group("elsewhere", "default-queue")).status_code == 201
     assert create("pods", pod("ours", queue), who=US).status_code == 201
@@ -204,22 +213,6 @@ def test_foreign_pods_and_pod_groups_are_refused(
     assert counted["PodGroup"] == 1
     allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
     assert allowed.status_code == 201
-
-
-def test_all_violations_in_one_answer(
-    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
-) -> None:
-    install("enforce")
-    wait_until_in_force(create, f"osmo-pool-{kube.namespace}-x")
-    groups = [
-        {"name": "a", "minMember": 1},
-        {"name": "a", "minMember": 1},
-        {"name": "b", "parent": "c", "minMember": 1},
-    ]
-    refusal = create("podgroups", pod_group("wrong", "elsewhere", subGroups=groups))
-    assert refusal.status_code == 422
-    causes = {cause["field"]: cause["reason"] for cause in refusal.json()["details"]["causes"]}
-    assert causes == {"spec.subGroups[1].name": "duplicate_name", "spec.subGroups[2].parent": "unknown_parent"}
 
 
 def test_audit_lets_pass_and_warns(
@@ -237,31 +230,6 @@ def test_audit_lets_pass_and_warns(
     with stack.orm():
         row = Bypass.objects.get(backend=guarded_backend, kind="Pod")
     assert (row.username, row.refused) == ("mallory", 0)
-
-
-def test_the_scheduler_may_change_what_we_dispatched(
-    guarded_backend: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
-) -> None:
-    queue = f"osmo-pool-{kube.namespace}-team--a"
-    install("enforce")
-    wait_until_in_force(create, queue)
-    assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
-    # The connection's own user is unknown to the guard here, as the scheduler is.
-    kube.cluster.merge(
-        resource_kinds.POD_GROUP,
-        "ours",
-        {"metadata": {"annotations": {"seen": "yes"}}},
-        field_manager="kai",
-        namespace=kube.namespace,
-    )
-    with pytest.raises((errors.AccessDenied, errors.InvalidObject)):
-        kube.cluster.merge(
-            resource_kinds.POD_GROUP,
-            "ours",
-            {"spec": {"queue": queue + "b"}},
-            field_manager="kai",
-            namespace=kube.namespace,
-        )
 
 
 def test_the_quota_of_a_namespace_limits_its_workers(
@@ -456,20 +424,12 @@ class TestUpkeep:
         assert after["pod"]["failurePolicy"] == "Fail"
         assert after["pod"]["clientConfig"]["url"] != before
         assert kube.namespace in after["gpu-quota"]["matchConditions"][0]["expression"]
-
-    def test_a_removed_configuration_stays_away(
-        self,
-        guarded_backend: Backend,
-        install: Callable[..., None],
-        keep: Callable[[], WebhookInstallation],
-        hooks: Callable[[], dict[str, Any]],
-        stack: Stack,
-    ) -> None:
-        install("audit")
         with stack.orm():
+            keep_webhooks(guarded_backend, FlakyCluster())
+            assert "cannot be checked" in WebhookInstallation.objects.get(backend=guarded_backend).problem
             assert remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
         keep()
-        assert hooks() == {}
+        assert hooks() == {}, "a removed configuration stays away"
 
     def test_a_configuration_of_an_older_version_is_adopted(
         self,
@@ -541,15 +501,6 @@ class TestUpkeep:
         monkeypatch.setenv(AUTHORITY_FILE, str(shown))
         assert keep().authorities == certificate.authority, "now the server shows it"
 
-    def test_what_cannot_be_put_back_is_a_condition(
-        self, guarded_backend: Backend, install: Callable[..., None], stack: Stack
-    ) -> None:
-        install("audit")
-        with stack.orm():
-            keep_webhooks(guarded_backend, FlakyCluster())
-            row = WebhookInstallation.objects.get(backend=guarded_backend)
-        assert "cannot be checked" in row.problem
-
 
 class FlakyCluster(FakeCluster):
     """A cluster that refuses to show its webhook configurations."""
@@ -582,14 +533,23 @@ def test_webhook_status(
         assert not remove_webhook(actor=SYSTEM, backend=guarded_backend.name)
 
 
-def test_a_cluster_that_does_not_report_our_user_name(
+def test_a_cluster_that_does_not_answer_or_report_our_user_name(
     guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener
-    with stack.orm(), pytest.raises(Conflict, match="--identity"):
-        install_webhook(
-            actor=SYSTEM, backend=guarded_backend.name, address=WebhookAddress(certificate.authority, url=url)
-        )
+    gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{find_free_port()}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}  # fmt: skip
+    address = WebhookAddress(certificate.authority, url=url)
+    with stack.orm():
+        with pytest.raises(Conflict, match="--identity"):
+            install_webhook(actor=SYSTEM, backend=guarded_backend.name, address=address)
+        name = stack.unique_name("away")
+        body = {"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}
+        apply_change(PutBackend(name=name, body=body))
+        with pytest.raises(Busy, match=name):
+            install_webhook(actor=SYSTEM, backend=name, address=address, identity=US)
+    _remove_backend(stack, name)
 
 
 def test_the_commands(
@@ -634,25 +594,6 @@ def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, ServerCe
         assert client.get("/api/version").status_code == 404
         assert client.get("/login/").status_code == 404
         assert client.post("/webhooks/pod", content=b"{").status_code == 400
-
-
-def test_a_cluster_that_does_not_answer(
-    guarded_backend: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
-) -> None:
-    url, certificate = listener
-    gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{find_free_port()}"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}  # fmt: skip
-    with stack.orm():
-        name = stack.unique_name("away")
-        apply_change(
-            PutBackend(name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)})
-        )
-        with pytest.raises(Busy, match=name):
-            install_webhook(
-                actor=SYSTEM, backend=name, address=WebhookAddress(certificate.authority, url=url), identity=US
-            )
-    _remove_backend(stack, name)
 
 
 class TestOurOwnObjects:
