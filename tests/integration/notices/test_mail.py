@@ -251,10 +251,8 @@ def test_the_bot_of_the_operator_writes_to_nobody_whom_a_person_names_as_oneself
     assert "identity provider" in profile_warnings(user)[0]
 
 
-@pytest.mark.parametrize(
-    "address", ["a@b.example/general/c@b.example", "@bob@example.com", "general", "a@b.example?x=1"]
-)
-def test_an_address_cannot_name_a_channel_of_slack(address: str) -> None:
+def test_an_address_cannot_name_a_channel_of_slack() -> None:
     service = "xoxb-1234-1234-abcdefgh"
-    outcome, error = send(SendRequest("slack", address, "msg_1", "T", "t", service=service))
-    assert (outcome, "is not a mail address" in error) == (Outcome.REFUSED, True)
+    for address in ("a@b.example/general/c@b.example", "@bob@example.com", "general", "a@b.example?x=1"):
+        outcome, error = send(SendRequest("slack", address, "msg_1", "T", "t", service=service))
+        assert (outcome, "is not a mail address" in error) == (Outcome.REFUSED, True), address
