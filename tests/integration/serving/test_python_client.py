@@ -112,7 +112,6 @@ def test_a_wrong_token_is_refused_at_the_first_request(stack: Stack, api: None) 
         assert "token" in str(refused.value)
 
 
-@pytest.mark.parametrize("way", ["sync", "asyncio"])
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
@@ -126,7 +125,7 @@ def test_a_wrong_token_is_refused_at_the_first_request(stack: Stack, api: None) 
         ((500, "application/json", json.dumps(OURS | {"message": "An error."})), "Refused", "An error."),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("of_login", [True, False])
+@pytest.mark.parametrize(("of_login", "way"), [(True, "sync"), (False, "asyncio")])
 def test_each_failure_is_one_of_two_errors(
     answer: Any, error: str, words: str, of_login: bool, way: str, api: None
 ) -> None:
