@@ -18,7 +18,7 @@ KEPT = {"preemptibility": "non-preemptible"}
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     found = Lab()
     world.make_pool("science", 2, on=found.backend)
     world.make_pool("vision", 6, on=found.backend)
@@ -150,10 +150,10 @@ def secrets(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("secrets")
-@pytest.mark.parametrize("address", _ADDRESSES)
-def test_people_of_another_pool_learn_nothing(address: str) -> None:
-    for name in ("ann", "nobody"):
-        answer = world.sign_in(name).get(address)
-        body = b"".join(answer.streaming_content) if answer.streaming else answer.content
-        assert answer.status_code in {403, 404} or b"secret" not in body, (name, answer.status_code)
-    assert world.sign_in("vera").get(address).status_code == 200
+def test_people_of_another_pool_learn_nothing() -> None:
+    for address in _ADDRESSES:
+        for name in ("ann", "nobody"):
+            answer = world.sign_in(name).get(address)
+            body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+            assert answer.status_code in {403, 404} or b"secret" not in body, (address, name, answer.status_code)
+        assert world.sign_in("vera").get(address).status_code == 200, address

@@ -17,7 +17,7 @@ from tests.support.observed_cluster import FIRM, observer_of
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     world.make_user("root", "osmo-admin")
     return Lab()
 

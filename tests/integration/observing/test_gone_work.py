@@ -12,7 +12,7 @@ from tests.support import world
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     found = Lab()
     world.make_pool("science", 8, on=found.backend)
     return found
@@ -44,19 +44,19 @@ def settled(lab: Lab) -> None:
     assert verify() == []
 
 
-def test_a_gang_that_ended_has_ended(gang: Lab) -> None:
-    for name in ("train-0", "train-1"):
-        gang.firm.set_phase(name, "Succeeded", namespace="science")
+@pytest.mark.parametrize(
+    ("phases", "status", "ends"),
+    [
+        (["Succeeded", "Succeeded"], "COMPLETED", ["COMPLETED"] * 2),
+        (["Succeeded", "Failed"], "FAILED", ["COMPLETED", "FAILED"]),
+        ([], "FAILED_CANCELED", ["FAILED_CANCELED"] * 2),  # it was deleted while it ran
+    ],
+)
+def test_a_gang_that_ended_and_is_gone_has_ended(gang: Lab, phases: list[str], status: str, ends: list[str]) -> None:
+    for number, phase in enumerate(phases):
+        gang.firm.set_phase(f"train-{number}", phase, namespace="science")
     delete_gang(gang)
-    assert (Workflow.objects.get().status, attempts()) == ("COMPLETED", ["COMPLETED"] * 2)
-    settled(gang)
-
-
-def test_a_gang_that_failed_has_failed(gang: Lab) -> None:
-    for name, phase in (("train-0", "Succeeded"), ("train-1", "Failed")):
-        gang.firm.set_phase(name, phase, namespace="science")
-    delete_gang(gang)
-    assert (Workflow.objects.get().status, attempts()) == ("FAILED", ["COMPLETED", "FAILED"])
+    assert (Workflow.objects.get().status, attempts()) == (status, ends)
     settled(gang)
 
 
@@ -69,12 +69,6 @@ def test_a_gang_that_was_preempted_has_its_receipt_and_is_then_deleted(gang: Lab
     assert (work.status, attempts()[-2:]) == ("FAILED_CANCELED", ["FAILED_PREEMPTED"] * 2)
     assert Receipt.objects.count() == 2
     assert SchedulerDifference.objects.get().kind == "preempted"
-    settled(gang)
-
-
-def test_a_gang_that_was_deleted_while_it_ran_is_cancelled(gang: Lab) -> None:
-    delete_gang(gang)
-    assert (Workflow.objects.get().status, attempts()) == ("FAILED_CANCELED", ["FAILED_CANCELED"] * 2)
     settled(gang)
 
 

@@ -16,7 +16,7 @@ from tests.support.observed_cluster import FIRM
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     found = Lab()
     found.cluster.uninstall_kinds(resource_kinds.POD_GROUP, resource_kinds.QUEUE)
     found.cluster.install_kinds(WORKLOADS[0], LOCAL_QUEUES[0])

@@ -40,7 +40,7 @@ def cluster() -> FakeCluster:
     return FakeCluster(namespaces=["osmo", "science"])
 
 
-def test_an_observer_keeps_nodes_and_what_runs_there(ledger: None, cluster: FakeCluster) -> None:
+def test_an_observer_keeps_nodes_and_what_runs_there(db: None, cluster: FakeCluster) -> None:
     firm, backend = Firm(cluster), observed_backend()
     firm.add_node("n1", gpus=8)
     firm.add_pod("train", namespace="science", gpus=3, node="n1")

@@ -15,7 +15,7 @@ NO_FILE = "it has no workflow file"
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     found = Lab()
     world.make_user("root", "osmo-admin")
     world.make_pool("science", 8, on=found.backend)
@@ -36,34 +36,31 @@ def test_lists_and_pages_do_not_offer_what_is_refused(lab: Lab) -> None:
             assert offer not in page, (address, offer)
 
 
-@pytest.mark.parametrize(
-    ("address", "name", "why"), [("cancel", "runs-1", BY_ITS_TOOLS), ("retry", "failed-1", NO_FILE)]
-)
-def test_the_page_of_an_action_says_why_not(lab: Lab, address: str, name: str, why: str) -> None:
+def test_the_page_of_an_action_says_why_not(lab: Lab) -> None:
     """The address is known to people; with several workflows the others go on."""
     admin = world.sign_in("root")
-    one = admin.get(f"/workflows/-/{address}?name={name}").content.decode()
-    assert why in one
-    assert 'value="confirm"' not in one
-    both = admin.get(f"/workflows/-/{address}?name=runs-1&name=failed-1").content.decode()
-    assert why in both
-    sent = admin.post(f"/workflows/-/{address}", {"name": ["runs-1", "failed-1"], "step": "confirm", "message": ""})
-    assert why in sent.content.decode()
+    for address, name, why in (("cancel", "runs-1", BY_ITS_TOOLS), ("retry", "failed-1", NO_FILE)):
+        one = admin.get(f"/workflows/-/{address}?name={name}").content.decode()
+        assert why in one
+        assert 'value="confirm"' not in one
+        both = admin.get(f"/workflows/-/{address}?name=runs-1&name=failed-1").content.decode()
+        assert why in both
+        sent = admin.post(f"/workflows/-/{address}", {"name": ["runs-1", "failed-1"], "step": "confirm", "message": ""})
+        assert why in sent.content.decode()
     assert set(Workflow.objects.values_list("name", "status")) == {("runs-1", "RUNNING"), ("failed-1", "FAILED")}
 
 
-@pytest.mark.parametrize(
-    ("address", "query"),
-    [
+def test_programs_are_refused_in_the_same_words(lab: Lab) -> None:
+    root = world.call_as("root")
+    queries: tuple[tuple[str, dict[str, str]], ...] = (
         ("/api/workflow/runs-1/cancel", {}),
         ("/api/pool/science/workflow/failed-1/restart", {}),
         ("/api/pool/science/workflow", {"workflow_id": "failed-1"}),
-    ],
-)
-def test_programs_are_refused_in_the_same_words(lab: Lab, address: str, query: dict[str, str]) -> None:
-    answer = world.call_as("root")("POST", address, query=query)
-    assert answer.status in {400, 409}
-    assert BY_ITS_TOOLS in answer.body["message"] or NO_FILE in answer.body["message"]
+    )
+    for address, query in queries:
+        answer = root("POST", address, query=query)
+        assert answer.status in {400, 409}, address
+        assert BY_ITS_TOOLS in answer.body["message"] or NO_FILE in answer.body["message"], address
     assert Workflow.objects.count() == 2
 
 

@@ -9,7 +9,7 @@ from tests.support import world
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     found = Lab()
     world.make_user("root", "osmo-admin")
     world.make_pool("team", 8, on=found.backend)
@@ -30,11 +30,8 @@ def commands() -> list[str]:
     return [line.removeprefix("kubectl -n science logs ") for line in found]
 
 
-def test_pods_that_run_are_named(lab: Lab) -> None:
+def test_pods_that_run_are_named_by_their_own_names(lab: Lab) -> None:
     assert commands() == ["train-0 --all-containers", "train-1 --all-containers"]
-
-
-def test_a_pod_under_another_name_is_named_by_its_own(lab: Lab) -> None:
     lab.firm.preempt("train-0", namespace="science")
     lab.look()
     assert commands() == ["train-1 --all-containers"], "a preempted pod goes"

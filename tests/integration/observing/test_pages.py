@@ -14,7 +14,7 @@ from tests.support import world
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     world.make_user("root", "osmo-admin")
     found = Lab()
     world.make_pool("science", 4, on=found.backend)
@@ -34,19 +34,28 @@ def read(browser: Client, address: str) -> str:
     return answer.content.decode()
 
 
-def test_the_tabs_of_an_observed_cluster(browser: Client) -> None:
+def test_the_pages_say_what_is_true_of_an_observed_cluster(browser: Client) -> None:
     page = read(browser, "/clusters/lab")
     assert "/clusters/lab/differences" in page
     assert "/clusters/lab/webhooks" not in page, "no webhook is installed there"
     assert "Namespace of queue names" not in page
 
-
-def test_the_connection_page_has_nothing_of_our_queues(browser: Client) -> None:
     page = read(browser, "/clusters/lab/sync")
     assert "The cluster is only read" in page
     assert "osmo-admin-observer" in page, "the account that lists and watches"
     for word in ("Desired state", "Edits by others", "webhook manifest", "Sync now"):
         assert word not in page
+
+    page = read(browser, "/pools/science")
+    assert "Its cluster is observed" in page
+    assert "/workflows/-/submit?pool=science" not in page
+    assert "Queue of the pool remainder" not in page
+
+    guide, form = read(browser, "/clusters/-/connect"), read(browser, "/clusters/lab/configuration")
+    assert "To observe it first" in guide
+    assert "kubectl apply -f deploy/observer.yaml" in guide
+    assert '<details class="oa-group" open><summary>Queues of a managed cluster</summary>' in guide
+    assert '<details class="oa-group"><summary>Queues of a managed cluster</summary>' in form
 
 
 def test_why_it_cannot_be_read_is_said(browser: Client) -> None:
@@ -57,37 +66,12 @@ def test_why_it_cannot_be_read_is_said(browser: Client) -> None:
     assert answer.body["contact_error"] == "The cluster does not know the credential."
 
 
-def test_its_pools_take_no_submission(browser: Client) -> None:
-    page = read(browser, "/pools/science")
-    assert "Its cluster is observed" in page
-    assert "/workflows/-/submit?pool=science" not in page
-    assert "Queue of the pool remainder" not in page
-
-
-def test_the_guide_has_the_way_to_observe(browser: Client) -> None:
-    page = read(browser, "/clusters/-/connect")
-    assert "To observe it first" in page
-    assert "kubectl apply -f deploy/observer.yaml" in page
-
-
-def test_a_new_observed_cluster_is_shown_on_its_own_page(lab: Lab, browser: Client) -> None:
-    typed = {
-        "name": "second", "namespace": "second", "access": "in_cluster", "mode": "observe", "sync_mode": "apply",
-    }  # fmt: skip
-    made = confirm_change(browser, "/clusters/-/connect", **typed)
-    assert (made.status_code, made["Location"]) == (302, "/clusters/second")
-
-
 def test_the_preview_of_a_switch_counts_what_runs_before_it(browser: Client) -> None:
     typed = {"namespace": "osmo-lab", "access": "in_cluster", "mode": "manage", "sync_mode": "apply"}
     page = read(browser, f"/clusters/lab/configuration/-/preview?{urlencode(typed)}")
     assert "(science), with 1 running workflow." in page
     assert "give it the rights of the manifest before" in page
-
-
-def test_the_mode_of_the_queues_is_folded_where_it_does_nothing(browser: Client) -> None:
-    page = read(browser, "/clusters/lab/configuration")
-    assert '<details class="oa-group"><summary>Queues of a managed cluster</summary>' in page
-    assert '<details class="oa-group" open><summary>Queues of a managed cluster</summary>' in read(
-        browser, "/clusters/-/connect"
+    made = confirm_change(
+        browser, "/clusters/-/connect", **typed | {"name": "second", "namespace": "second", "mode": "observe"}
     )
+    assert (made.status_code, made["Location"]) == (302, "/clusters/second")

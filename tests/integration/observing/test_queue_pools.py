@@ -26,7 +26,7 @@ from tests.unit.moving_in.test_queues import queue
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     world.make_user("root", "osmo-admin")
     found = Lab()
     world.make_pool("research", 4, on=found.backend, llm=2)
@@ -63,21 +63,17 @@ def test_work_counts_in_the_pool_of_its_queue(lab: Lab) -> None:
     assert (lab.unassigned(), lab.other_gpus()["n1"]) == ([], 0)
 
 
-def test_the_map_comes_before_the_name(lab: Lab) -> None:
-    lab.firm.add_pod_group("mine", namespace="science", queue="research")
-    set_pools(lab, research="notebooks")
-    lab.look()
-    assert leaves() == {"mine": "notebooks"}
-
-
 def test_a_changed_map_moves_the_work(lab: Lab) -> None:
+    """The map comes before the name."""
     lab.firm.add_pod("job", namespace="vision", node="n1")
-    set_pools(lab, vision="notebooks")
+    lab.firm.add_pod_group("mine", namespace="science", queue="research")
+    set_pools(lab, vision="notebooks", research="notebooks")
     lab.look()
-    set_pools(lab, vision="research")
+    assert leaves() == {"job": "notebooks", "mine": "notebooks"}
+    set_pools(lab, vision="research", research="notebooks")
     for _ in range(2):  # it leaves one pool, and comes to the other
         lab.look()
-    assert leaves() == {"job": "research"}
+    assert leaves() == {"job": "research", "mine": "notebooks"}
     assert (lab.used("notebooks"), lab.used("research")) == ((0, 0), (1, 1))
     assert verify() == []
 
@@ -124,9 +120,8 @@ def test_it_is_a_key_of_the_cluster(lab: Lab, root: ApiClient) -> None:
     assert root("PUT", "/api/configs/backend/lab", {"queue_pools": {}}).body["queue_pools"] == {}
 
 
-@pytest.mark.parametrize(
-    ("pools", "path", "code"),
-    [
+def test_what_is_wrong_is_named(root: ApiClient) -> None:
+    cases: tuple[tuple[object, str, str], ...] = (
         ({"a b": "team"}, "queue_pools.a b", "bad_name"),
         ({"-a": "team"}, "queue_pools.-a", "bad_name"),
         ({"a": "Team"}, "queue_pools.a", "bad_value"),
@@ -135,11 +130,10 @@ def test_it_is_a_key_of_the_cluster(lab: Lab, root: ApiClient) -> None:
         ({"a": None}, "queue_pools.a", "bad_value"),
         (["a"], "queue_pools", "bad_value"),
         ({f"q{number}": "team" for number in range(5001)}, "queue_pools", "too_many"),
-    ],
-)
-def test_what_is_wrong_is_named(root: ApiClient, pools: object, path: str, code: str) -> None:
-    answer = root("PUT", "/api/configs/backend/lab", {"queue_pools": pools})
-    assert (answer.status, answer.codes) == (400, {(path, code)})
+    )
+    for pools, path, code in cases:
+        answer = root("PUT", "/api/configs/backend/lab", {"queue_pools": pools})
+        assert (answer.status, answer.codes) == (400, {(path, code)})
 
 
 @pytest.mark.parametrize(
@@ -181,7 +175,7 @@ def test_a_renamed_pool_keeps_its_queues(lab: Lab, root: ApiClient) -> None:
     assert leaves() == {"mine": "vision"}
 
 
-def test_an_import_gives_the_map(ledger: None) -> None:
+def test_an_import_gives_the_map(db: None) -> None:
     """Import, apply, observe: the work of each queue counts in what its queue became."""
     lab = Lab()
     result = imported(

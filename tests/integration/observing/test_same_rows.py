@@ -18,7 +18,7 @@ KEPT = {"preemptibility": "non-preemptible"}
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     """Eight GPUs in use, and a gang of two that waits."""
     found = Lab()
     world.make_user("root", "osmo-admin")

@@ -89,7 +89,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     return Lab()
 
 
@@ -363,7 +363,7 @@ def test_the_database_counts_an_object_once(db: None) -> None:
         ObservedWork.objects.update(uid="same")
 
 
-def test_two_observed_clusters_are_apart(ledger: None) -> None:
+def test_two_observed_clusters_are_apart(db: None) -> None:
     one, two = Lab("one"), Lab("two")
     world.make_pool("science", 8, on=one.backend)
     world.make_pool("vision", 8, on=two.backend)
@@ -398,6 +398,7 @@ def test_nobody_stops_it_from_here(lab: Lab) -> None:
     assert user_name_violations(f"{OWNER_PREFIX}lab"), "no person can have the name of its owner"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_switch_to_manage_leaves_the_work_to_its_scheduler(lab: Lab) -> None:
     world.make_pool("science", 8, on=lab.backend)
     lab.firm.add_pod("job", namespace="science", gpus=2, node="n1")

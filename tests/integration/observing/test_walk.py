@@ -14,7 +14,7 @@ OURS = {"type": "kubernetes", "access": "in_cluster", "namespace": "ours"}
 
 
 @pytest.fixture
-def lab(ledger: None) -> Lab:
+def lab(db: None) -> Lab:
     world.make_user("root", "osmo-admin")
     found = Lab()
     for namespace in ("science", "vision"):
@@ -75,6 +75,7 @@ def test_one_pool_after_the_other_and_back(lab: Lab, root: ApiClient) -> None:
     assert verify() == []
 
 
+@pytest.mark.django_db(transaction=True)
 def test_all_pools_at_once_and_back(lab: Lab, root: ApiClient) -> None:
     shown = root("PUT", "/api/configs/backend/lab?dry_run=True", {"mode": "manage"})
     assert shown.status == 200
