@@ -72,13 +72,13 @@ class SyncHarness:
 
 
 @pytest.fixture
-def lab(kube_namespace: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+def lab(kube_namespace: KubeNamespace, db: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """A Kubernetes backend on the cluster of this test."""
     return make_lab(kube_namespace, monkeypatch)
 
 
 @pytest.fixture
-def fake_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+def fake_lab(db: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """The same on the fake cluster alone."""
     return make_lab(KubeNamespace(FakeCluster(namespaces=["t1"]), "t1"), monkeypatch)
 

@@ -48,64 +48,56 @@ def through(kube_server: KubeServer, proxy: FaultyProxy) -> Iterator[Callable[..
         each.close()
 
 
-@pytest.mark.parametrize(
-    ("code", "reason", "expected"),
-    [
-        (400, "BadRequest", errors.InvalidObject),
-        (401, "Unauthorized", errors.Unauthorized),
-        (403, "Forbidden", errors.AccessDenied),
-        (404, "NotFound", errors.ObjectNotFound),
-        (405, "MethodNotAllowed", errors.InvalidObject),
-        (409, "Conflict", errors.WriteConflict),
-        (409, "AlreadyExists", errors.AlreadyExists),
-        (410, "Expired", errors.ResourceVersionExpired),
-        (413, "RequestEntityTooLarge", errors.InvalidObject),
-        (415, "UnsupportedMediaType", errors.InvalidObject),
-        (418, "Teapot", errors.ClusterError),
-        (422, "Invalid", errors.InvalidObject),
-        (429, "TooManyRequests", errors.TooManyRequests),
-        (500, "InternalError", errors.ServerError),
-        (503, "ServiceUnavailable", errors.ServerError),
-        (504, "Timeout", errors.ServerError),
-    ],
-)
-def test_each_answer_is_an_error_of_its_own(
-    through: Callable[..., Cluster], proxy: FaultyProxy, code: int, reason: str, expected: type[errors.ClusterError]
-) -> None:
-    proxy.add_rule("/queues/", status=code, body=status_body(code, reason))
-    with pytest.raises(errors.ClusterError) as answered:
-        through().get(QUEUE, "a")
-    assert type(answered.value) is expected
-    assert (answered.value.message, answered.value.status) == ("said the proxy", code)
-    assert condition_reason(answered.value)
-    assert "said the proxy" in error_message(answered.value)
+def test_each_answer_is_an_error_of_its_own(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    for code, reason, expected, condition in (
+        (400, "BadRequest", errors.InvalidObject, "Invalid"),
+        (401, "Unauthorized", errors.Unauthorized, "Unauthorized"),
+        (403, "Forbidden", errors.AccessDenied, "Forbidden"),
+        (404, "NotFound", errors.ObjectNotFound, ""),
+        (405, "MethodNotAllowed", errors.InvalidObject, "Invalid"),
+        (409, "Conflict", errors.WriteConflict, ""),
+        (409, "AlreadyExists", errors.AlreadyExists, ""),
+        (410, "Expired", errors.ResourceVersionExpired, "Gone"),
+        (413, "RequestEntityTooLarge", errors.InvalidObject, "Invalid"),
+        (415, "UnsupportedMediaType", errors.InvalidObject, "Invalid"),
+        (418, "Teapot", errors.ClusterError, ""),
+        (422, "Invalid", errors.InvalidObject, "Invalid"),
+        (429, "TooManyRequests", errors.TooManyRequests, "TooManyRequests"),
+        (500, "InternalError", errors.ServerError, "ServerFault"),
+        (503, "ServiceUnavailable", errors.ServerError, "ServerFault"),
+        (504, "Timeout", errors.ServerError, "ServerFault"),
+    ):
+        proxy.add_rule("/queues/", status=code, body=status_body(code, reason))
+        with pytest.raises(errors.ClusterError) as answered:
+            through().get(QUEUE, "a")
+        assert type(answered.value) is expected, code
+        assert (answered.value.message, answered.value.status) == ("said the proxy", code)
+        assert condition_reason(answered.value).startswith(condition) and condition_reason(answered.value), code
+        assert "said the proxy" in error_message(answered.value)
 
 
 def test_the_pause_is_read_from_the_header_or_the_details(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
-    cluster = through()
-    proxy.add_rule("/queues/", status=429, body=status_body(429), headers={"Retry-After": "7"})
-    with pytest.raises(errors.TooManyRequests) as by_header:
-        cluster.get(QUEUE, "a")
-    proxy.add_rule("/queues/", status=504, body=status_body(504, retryAfterSeconds=3))
-    with pytest.raises(errors.ServerError) as by_details:
-        through().get(QUEUE, "a")
-    assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
+    """A gateway that asks for a day would keep us away after the cluster answers again."""
+    for headers, details, pause in (
+        ({"Retry-After": "7"}, {}, 7),
+        ({}, {"retryAfterSeconds": 3}, 3),
+        ({}, {"retryAfterSeconds": float("nan")}, None),
+        ({"Retry-After": "86400"}, {}, MAX_PAUSE_SECONDS),
+        ({"Retry-After": "9" * 400}, {}, MAX_PAUSE_SECONDS),
+    ):
+        proxy.add_rule("/queues/", status=429, body=status_body(429, **details), headers=headers)
+        with pytest.raises(errors.TooManyRequests) as answered:
+            through().get(QUEUE, "a")
+        assert answered.value.retry_after == pause
 
 
-@pytest.mark.parametrize("code", [400, 405, 413, 422])
-def test_a_gateway_judges_no_object(through: Callable[..., Cluster], proxy: FaultyProxy, code: int) -> None:
+def test_a_gateway_judges_no_object(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     """Work whose pod a gateway refuses waits; what the API server refuses has failed."""
-    proxy.add_rule("/queues/", status=code, body=b"<html>Bad Request</html>")
-    with pytest.raises(errors.ClusterError) as answered:
-        through().get(QUEUE, "a")
-    assert type(answered.value) is errors.ClusterError
-
-
-def test_a_pause_that_is_no_number_is_none(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
-    proxy.add_rule("/queues/", status=429, body=status_body(429, retryAfterSeconds=float("nan")))
-    with pytest.raises(errors.TooManyRequests) as answered:
-        through().get(QUEUE, "a")
-    assert answered.value.retry_after is None
+    for code in (400, 405, 413, 422):
+        proxy.add_rule("/queues/", status=code, body=b"<html>Bad Request</html>")
+        with pytest.raises(errors.ClusterError) as answered:
+            through().get(QUEUE, "a")
+        assert type(answered.value) is errors.ClusterError, code
 
 
 def test_a_list_without_an_end_is_refused(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
@@ -115,43 +107,23 @@ def test_a_list_without_an_end_is_refused(through: Callable[..., Cluster], proxy
         through().list(QUEUE)
 
 
-@pytest.mark.parametrize("seconds", ["86400", "9" * 400])
-def test_no_pause_is_longer_than_a_minute(through: Callable[..., Cluster], proxy: FaultyProxy, seconds: str) -> None:
-    """A gateway that asks for a day would keep us away after the cluster answers again."""
-    proxy.add_rule("/queues/", status=429, body=status_body(429), headers={"Retry-After": seconds})
-    with pytest.raises(errors.TooManyRequests) as answered:
-        through().get(QUEUE, "a")
-    assert answered.value.retry_after == MAX_PAUSE_SECONDS
-
-
-@pytest.mark.parametrize(
-    "details", [{"retryAfterSeconds": "soon"}, {"causes": "many"}, {"causes": ["x"]}, {"retryAfterSeconds": [1]}]
-)
-def test_details_of_another_form_are_not_read(
-    through: Callable[..., Cluster], proxy: FaultyProxy, details: dict[str, Any]
-) -> None:
-    proxy.add_rule("/queues/", status=503, body=status_body(503, **details))
-    with pytest.raises(errors.ServerError, match="said the proxy"):
-        through().get(QUEUE, "a")
-
-
-@pytest.mark.parametrize("body", [b"{}", b'{"items": []}', b'{"metadata": "x"}'])
-def test_an_answer_without_a_version_is_not_a_list(
-    through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes
-) -> None:
+def test_answers_of_another_form(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
     """As of a portal that answers every address."""
-    proxy.add_rule("/queues", status=200, body=body)
-    with pytest.raises(errors.ServerError, match="not a list"):
-        through().list(QUEUE)
-
-
-@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'"x"'])
-def test_an_answer_that_is_not_from_kubernetes_is_a_server_error(
-    through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes
-) -> None:
-    proxy.add_rule("/queues/", status=200, body=body)
-    with pytest.raises(errors.ServerError, match="is this a Kubernetes API server"):
-        through().get(QUEUE, "a")
+    more: tuple[dict[str, Any], ...] = (
+        {"retryAfterSeconds": "soon"}, {"causes": "many"}, {"causes": ["x"]}, {"retryAfterSeconds": [1]},
+    )  # fmt: skip
+    for details in more:
+        proxy.add_rule("/queues/", status=503, body=status_body(503, **details))
+        with pytest.raises(errors.ServerError, match="said the proxy"):
+            through().get(QUEUE, "a")
+    for body in (b"{}", b'{"items": []}', b'{"metadata": "x"}'):
+        proxy.add_rule("/queues", status=200, body=body)
+        with pytest.raises(errors.ServerError, match="not a list"):
+            through().list(QUEUE)
+    for body in (b"", b"not json", b"[]", b'"x"'):
+        proxy.add_rule("/queues/", status=200, body=body)
+        with pytest.raises(errors.ServerError, match="is this a Kubernetes API server"):
+            through().get(QUEUE, "a")
 
 
 def test_a_log_comes_in_pieces_and_within_its_bounds(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
@@ -224,9 +196,8 @@ def test_an_expiry_event_ends_a_watch(through: Callable[..., Cluster], proxy: Fa
         list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_watch_with_a_broken_line(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    for body in (
         b'{"type": "ADDED", "obj\n',
         b"[]\n",
         b'{"object": {}}\n',
@@ -235,12 +206,10 @@ def test_an_expiry_event_ends_a_watch(through: Callable[..., Cluster], proxy: Fa
         b'{"type": "FOO", "object": {"metadata": {"resourceVersion": "6"}}}\n',
         b'{"type": "ERROR", "object": "x"}\n',
         b'{"type": "ERROR", "object": {"code": "x"}}\n',
-    ],
-)
-def test_a_watch_with_a_broken_line(through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes) -> None:
-    proxy.add_rule("watch=true", status=200, body=body)
-    with pytest.raises(errors.Unreachable, match="broke off"):
-        list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
+    ):
+        proxy.add_rule("watch=true", status=200, body=body)
+        with pytest.raises(errors.Unreachable, match="broke off"):
+            list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
 
 
 def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:

@@ -35,7 +35,7 @@ class UnansweringCluster:
 
 
 @pytest.fixture
-def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
+def dead(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
     """Backend `dead` with pool `theirs`, next to the simulated backend `sim` with pool `ours`. Notifications go to a
     worker that does not run."""
     cluster = UnansweringCluster()
@@ -61,35 +61,35 @@ WORKFLOW_BODY = {"file": world.workflow_file(), "set_variables": [], "set_string
 SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/api/pool", None),
-        ("GET", "/api/pool_quota", None),
-        ("GET", "/api/resources?all_pools=true", None),
-        ("GET", "/api/configs/backend", None),
-        ("GET", "/api/configs/backend/dead", None),
-        ("PUT", "/api/configs/backend/dead", {"description": "It is away."}),
-        ("GET", "/api/backend/dead/sync", None),
-        ("POST", "/api/backend/dead/sync", {}),
-        ("POST", "/api/backend/dead/test", {}),
-        ("GET", "/api/queue", None),
-        ("GET", "/api/workflow", None),
-        ("POST", "/api/pool/theirs/workflow", WORKFLOW_BODY),
-        ("POST", "/api/pool/ours/workflow", WORKFLOW_BODY),
-        ("POST", SUBPOOL_URL, {"subpool_name": "b", "quota": 2}),
-        ("PATCH", f"{SUBPOOL_URL}/a", {"quota": 5}),
-        ("DELETE", f"{SUBPOOL_URL}/a", None),
-        ("GET", "/clusters", None),
-        ("GET", "/clusters/dead", None),
-        ("GET", "/pools/theirs", None),
-        ("GET", "/health", None),
-    ],
-)
-def test_no_request_calls_it(web: Client, method: str, path: str, body: dict[str, Any] | None) -> None:
-    content = b"" if body is None else json.dumps(body).encode()
-    answer = web.generic(method, path, content, "application/json")
-    assert answer.status_code < 400, (path, answer.content[:300])
+REQUESTS: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("GET", "/api/pool", None),
+    ("GET", "/api/pool_quota", None),
+    ("GET", "/api/resources?all_pools=true", None),
+    ("GET", "/api/configs/backend", None),
+    ("GET", "/api/configs/backend/dead", None),
+    ("PUT", "/api/configs/backend/dead", {"description": "It is away."}),
+    ("GET", "/api/backend/dead/sync", None),
+    ("POST", "/api/backend/dead/sync", {}),
+    ("POST", "/api/backend/dead/test", {}),
+    ("GET", "/api/queue", None),
+    ("GET", "/api/workflow", None),
+    ("POST", "/api/pool/theirs/workflow", WORKFLOW_BODY),
+    ("POST", "/api/pool/ours/workflow", WORKFLOW_BODY),
+    ("POST", SUBPOOL_URL, {"subpool_name": "b", "quota": 2}),
+    ("PATCH", f"{SUBPOOL_URL}/a", {"quota": 5}),
+    ("DELETE", f"{SUBPOOL_URL}/a", None),
+    ("GET", "/clusters", None),
+    ("GET", "/clusters/dead", None),
+    ("GET", "/pools/theirs", None),
+    ("GET", "/health", None),
+]
+
+
+def test_no_request_calls_it(web: Client) -> None:
+    for method, path, body in REQUESTS:
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = web.generic(method, path, content, "application/json")
+        assert answer.status_code < 400, (path, answer.content[:300])
 
 
 def test_its_work_is_accepted_and_waits_and_can_be_cancelled(web: Client) -> None:

@@ -133,7 +133,7 @@ def test_a_long_message_is_shortened(kube_namespace: KubeNamespace, writers: lis
 
 
 @pytest.mark.k8s
-def test_a_queue_that_was_put_back_tells_it(kube: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_was_put_back_tells_it(kube: KubeNamespace, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make_lab(kube, monkeypatch)
     world.make_pool("team", 10, on=lab.backend)
     assert lab.sync().synced == "True"

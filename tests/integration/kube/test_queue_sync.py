@@ -88,16 +88,9 @@ def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
     assert len(lab.cluster.calls) == 5, "the Lease, queues, priority classes, podgroups, topologies"
     assert (again.written, again.remaining, again.reason) == ((), (), "InStep")
     assert lab.row.objects_observed == 4
-
-
-def test_one_change_is_one_write(lab: SyncHarness) -> None:
-    pool(lab)
-    pool(lab, "other", 50)
-    subpools(a=30)
-    lab.sync()
     pool(lab, weight=5)
     lab.sync()
-    assert lab.cluster.writes == [f"apply {lab.name('team')}"]
+    assert lab.cluster.writes == [f"apply {lab.name('team')}"], "one change is one write"
     assert lab.get("team")["spec"]["resources"]["gpu"]["overQuotaWeight"] == 5
 
 
@@ -111,12 +104,6 @@ def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
-
-
-def test_an_archived_subpool_goes_and_its_quota_returns(lab: SyncHarness) -> None:
-    pool(lab)
-    subpools(a=30)
-    lab.sync()
     world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     lab.sync()
     assert lab.cluster.writes == [f"delete {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
@@ -154,14 +141,6 @@ def test_a_deleted_or_renamed_pool_removes_its_queues(lab: SyncHarness) -> None:
     world.apply_change(RenamePool(name="team", new_name="crew"))
     lab.sync()
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
-
-
-def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
-    world.apply_change(PutBackend(name="sim", body={"namespace": "sim"}))
-    world.apply_change(PutPool(name="far", body={"backend": "sim"}))
-    pool(lab)
-    lab.sync()
-    assert set(lab.queues()) == {"", "team", "team---shared"}
 
 
 def test_cohorts_are_levels(lab: SyncHarness) -> None:
@@ -225,12 +204,25 @@ def test_topologies_follow_the_pools_keys(lab: SyncHarness) -> None:
     assert lab.cluster.writes == [f"delete {name}"]
 
 
-def test_missing_priority_classes_are_created(lab: SyncHarness) -> None:
+def test_pools_of_other_backends_have_no_queues_here(lab: SyncHarness) -> None:
+    world.apply_change(PutBackend(name="sim", body={"namespace": "sim"}))
+    world.apply_change(PutPool(name="far", body={"backend": "sim"}))
+    pool(lab)
     lab.sync()
+    assert set(lab.queues()) == {"", "team", "team---shared"}
     values = {
         name: lab.cluster.cluster.get(PRIORITY_CLASS, f"osmo-{name}")["value"] for name in ("high", "normal", "low")
     }
     assert values == {"high": 125, "normal": 100, "low": 50}
+
+
+def test_a_deleted_queue_is_created_again(lab: SyncHarness) -> None:
+    pool(lab)
+    lab.sync()
+    for short in ("team", "team---shared"):
+        lab.cluster.cluster.delete(QUEUE, lab.name(short))
+    lab.sync()
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
 
 
 def test_a_priority_class_of_another_value_stays_and_is_reported(fake_lab: SyncHarness) -> None:
@@ -282,15 +274,6 @@ def test_foreign_additions_remain(lab: SyncHarness) -> None:
     assert found["metadata"]["labels"]["team"] == "x"
     assert found["metadata"]["annotations"] == {"note": "y"}
     assert found["spec"]["preemptMinRuntime"] == "5m"
-
-
-def test_a_deleted_queue_is_created_again(lab: SyncHarness) -> None:
-    pool(lab)
-    lab.sync()
-    for short in ("team", "team---shared"):
-        lab.cluster.cluster.delete(QUEUE, lab.name(short))
-    lab.sync()
-    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
 
 
 def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness) -> None:
@@ -428,9 +411,7 @@ def test_the_effect_of_a_notification(fake_lab: SyncHarness) -> None:
     assert needs_no_sync(fake_lab.backend.pk)
     pool(fake_lab)
     assert not needs_no_sync(fake_lab.backend.pk)
-    simulated = Backend.objects.exclude(name="lab").first()
-    assert simulated is not None
-    assert needs_no_sync(simulated.pk)
+    assert needs_no_sync(world.make_backend().pk)
 
 
 def test_the_applied_generation_is_the_one_that_was_read(

@@ -19,7 +19,7 @@ from osmo_admin.cli.server import app
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PutPool
 from pools.domain.changes.tokens import CreateToken
-from pools.models import KubernetesSettings, Pool
+from pools.models import Backend, KubernetesSettings, Pool
 from scheduling import tasks
 from scheduling.kube.connection import errors
 from scheduling.kube.connection.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
@@ -40,6 +40,11 @@ KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}
 
 def pool(name: str = "team", guarantee: int = 100, **more: Any) -> None:
     apply_change(PutPool(name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}, **more}))
+
+
+@pytest.fixture(autouse=True)
+def committed(ledger: None) -> None:
+    """Notifications are sent at a commit."""
 
 
 @pytest.fixture
@@ -89,16 +94,11 @@ def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(fake_lab: SyncHarn
     pool()
     assert fake_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
     fake_lab.cluster.clear_calls()
+    tasks.follow_ledger(fake_lab.backend.pk)
+    assert fake_lab.cluster.calls == [], "without a change of queues"
     make_subpool("team", "a", 30)
     assert fake_lab.queues()["team--a"] == 30
     assert len(fake_lab.cluster.writes) == 2
-
-
-def test_a_notification_without_a_change_of_queues_makes_no_call(fake_lab: SyncHarness, at_once: None) -> None:
-    pool()
-    fake_lab.cluster.clear_calls()
-    tasks.follow_ledger(fake_lab.backend.pk)
-    assert fake_lab.cluster.calls == []
 
 
 def test_the_periodic_task_finds_the_work_of_a_lost_notification(
@@ -152,13 +152,15 @@ def test_the_rights_to_sync(fake_lab: SyncHarness, admin: ApiClient, caller: Cal
     pool()
     viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
     assert viewer("GET", "/api/backend/lab/sync").status == 200
-    assert viewer("POST", "/api/backend/lab/sync").status == 403
-    assert viewer("POST", "/api/backend/lab/test").status == 403
     assert user("GET", "/api/backend/lab/sync").status == 403
-    assert admin("GET", "/api/backend/nowhere/sync").status == 404
-    assert admin("POST", "/api/backend/nowhere/test").status == 404
     for method, path in (("GET", "sync"), ("POST", "sync"), ("POST", "test")):
+        assert admin(method, f"/api/backend/nowhere/{path}").status == 404
         assert admin(method, f"/api/backend/simulated/{path}").status == 409
+    client = sign_in("vera")
+    page = client.get("/clusters/lab/sync")
+    assert page.status_code == 200
+    assert "Sync now" not in page.content.decode()
+    assert client.post("/clusters/lab/sync", {"do": "sync"}).status_code == 403
 
 
 # --- the connection's test --------------------------------------------------------------------------------------------
@@ -177,69 +179,42 @@ def test_a_cluster_that_has_everything(fake_lab: SyncHarness, admin: ApiClient) 
     assert fake_lab.queues() == {}, "it leaves nothing behind"
 
 
-@pytest.mark.parametrize(
-    ("lacks", "names", "text"),
-    [
+def test_missing_parts_of_a_cluster_are_reported(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for lacks, names, text in (
         (QUEUE, ["queues", "queue writes"], "install KAI"),
         (POD_GROUP, ["PodGroups", "PodGroup writes"], "install KAI"),
         (TOPOLOGY, [], ""),
-    ],
-)
-def test_missing_parts_of_a_cluster_are_reported(
-    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], text: str
-) -> None:
-    cluster = FakeCluster(namespaces=["t1"])
-    cluster.uninstall_kinds(lacks)
-    monkeypatch.setattr(connections, "connect", lambda _: cluster)
-    report = run_connection_test(fake_lab.backend.pk)
-    assert report is not None
-    assert report.is_ok is (not names)
-    assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
-    assert text in report.message
+        (None, ["namespace", "PodGroup writes", "pod writes"], "create it: kubectl create namespace t1."),
+    ):
+        cluster = FakeCluster(namespaces=["t1" if lacks else "elsewhere"])
+        if lacks:
+            cluster.uninstall_kinds(lacks)
+        monkeypatch.setattr(connections, "connect", lambda _, cluster=cluster: cluster)
+        report = run_connection_test(fake_lab.backend.pk)
+        assert report is not None
+        assert report.is_ok is (not names), lacks
+        assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
+        assert text in report.message
 
 
-def test_a_missing_namespace(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
-    report = run_connection_test(fake_lab.backend.pk)
-    assert report is not None
-    assert report.message.startswith("Namespace t1 does not exist; create it: kubectl create namespace t1.")
-    failed = [check.name for check in report.checks if not check.is_ok]
-    assert failed == ["namespace", "PodGroup writes", "pod writes"]
+def test_a_cluster_whose_first_call_fails(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb, error, text, checks in (
+        ("version", errors.Unreachable("No connection in time."), "The cluster does not answer", ["connection"]),
+        ("version", errors.Unauthorized("Unauthorized"), "expired or was revoked", ["connection"]),
+        ("version", errors.BadCredentials("It cannot be read."), "credential cannot be used", ["connection"]),
+        ("get", errors.Unreachable("No answer."), "The cluster does not answer", ["connection", "queues"]),
+    ):
+        cluster = FakeCluster()
 
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (errors.Unreachable("No connection in time."), "The cluster does not answer"),
-        (errors.Unauthorized("Unauthorized"), "expired or was revoked"),
-        (errors.BadCredentials("The stored kubeconfig cannot be read."), "credential cannot be used"),
-    ],
-)
-def test_a_cluster_whose_first_call_fails(
-    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, text: str
-) -> None:
-    class FailingCluster(FakeCluster):
-        def version(self) -> str:
+        def fail(*_: Any, error: errors.ClusterError = error, **__: Any) -> Any:
             raise error
 
-    monkeypatch.setattr(connections, "connect", lambda _: FailingCluster())
-    report = run_connection_test(fake_lab.backend.pk)
-    assert report is not None
-    assert text in report.message
-    assert [check.name for check in report.checks] == ["connection"]
-
-
-def test_a_cluster_that_stops_answering_gets_no_further_calls(
-    fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class SilentCluster(FakeCluster):
-        def get(self, *_: Any, **__: Any) -> Any:
-            raise errors.Unreachable("Connected, but no answer in time.")
-
-    monkeypatch.setattr(connections, "connect", lambda _: SilentCluster())
-    report = run_connection_test(fake_lab.backend.pk)
-    assert report is not None
-    assert [check.name for check in report.checks] == ["connection", "queues"]
+        monkeypatch.setattr(cluster, verb, fail)
+        monkeypatch.setattr(connections, "connect", lambda _, cluster=cluster: cluster)
+        report = run_connection_test(fake_lab.backend.pk)
+        assert report is not None
+        assert text in report.message
+        assert [check.name for check in report.checks] == checks, "a silent cluster gets no further calls"
 
 
 def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +227,7 @@ def test_a_backend_without_a_cluster_and_a_removed_one(fake_lab: SyncHarness, mo
 
 
 @pytest.mark.k8s
-def test_a_real_cluster_leaves_nothing_behind(kube: Any, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_cluster_leaves_nothing_behind(kube: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     text = yaml.safe_dump(KUBECONFIG)
     body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": text}
     backend = apply_change(PutBackend(name="lab", body=body)).row
@@ -324,18 +299,6 @@ def test_a_kubeconfig_waits_for_the_confirmation_and_no_page_shows_it(browser: C
     assert KubernetesSettings.objects.get().server == "https://new.example"
 
 
-def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> None:
-    KubernetesSettings.objects.all().delete()
-    assert "not configured" in browser.get("/clusters/lab").content.decode()
-    change = {
-        "namespace": "t1",
-        "access": "in_cluster",
-        "sync_mode": "off",
-    }
-    assert confirm_change(browser, "/clusters/lab/configuration", **change).status_code == 302
-    assert KubernetesSettings.objects.get().access == "in_cluster"
-
-
 def test_the_page_of_a_clusters_queues(browser: Client, fake_lab: SyncHarness) -> None:
     address = "/clusters/lab/sync"
     assert "not checked yet" in browser.get(address).content.decode()
@@ -369,15 +332,11 @@ def test_a_requested_test_that_has_not_run_yet(
     assert QueueSync.objects.get(backend=fake_lab.backend).connection_test is None
     assert connection_test.run_connection_test(fake_lab.backend.pk)
     assert "A worker tests" not in browser.get("/clusters/lab/sync").content.decode()
-
-
-def test_viewers_read_and_cannot_change(fake_lab: SyncHarness) -> None:
-    make_user("vera", "osmo-viewer")
-    client = sign_in("vera")
-    page = client.get("/clusters/lab/sync")
-    assert page.status_code == 200
-    assert "Sync now" not in page.content.decode()
-    assert client.post("/clusters/lab/sync", {"do": "sync"}).status_code == 403
+    KubernetesSettings.objects.all().delete()
+    assert "not configured" in browser.get("/clusters/lab").content.decode(), "a cluster that has lost its settings"
+    change = {"namespace": "t1", "access": "in_cluster", "sync_mode": "off"}
+    assert confirm_change(browser, "/clusters/lab/configuration", **change).status_code == 302
+    assert KubernetesSettings.objects.get().access == "in_cluster"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -408,10 +367,6 @@ def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
     _run()
     assert "Nothing to do." in _run("--dry-run")[1]
 
-
-def test_osmo_admin_sync_prints_the_error(fake_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
-
     def fails(verb: str, *_: Any) -> None:
         raise errors.Unauthorized("Unauthorized")
 
@@ -435,10 +390,7 @@ def test_osmo_admin_sync_takes_over_the_queues_of_a_lost_installation(
     assert "left alone" in output
     code, output = _run("--take-over")
     assert (code, fake_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
-
-
-def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+    Backend.objects.filter(name="lab").update(kind=Backend.Kind.SIMULATED)
     assert _run() == (0, "There is no Kubernetes backend.\n")
 
 
