@@ -12,9 +12,8 @@ from pools.models import KubernetesSettings
 from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.connection import errors, resource_kinds
 from scheduling.kube.connection.port import ResourceKind
-from scheduling.models import Workflow
 from tests.integration.dispatch.test_ending_pods import hold_open
-from tests.integration.dispatch.test_nodes import add_node, entry, shown_nodes, usage
+from tests.integration.dispatch.test_nodes import ZERO, add_node, entry, shown_nodes, usage
 from tests.support import world
 from tests.support.agent_harness import AgentHarness
 from tests.support.kube_server import KubeNamespace, create_namespace
@@ -79,19 +78,6 @@ def real(kube: KubeNamespace) -> Iterator[RealCluster]:
             continue
 
 
-def test_nodes_of_another_shard_are_in_no_number(real: RealCluster) -> None:
-    mine = real.node("mine")
-    for short, labels in (("other", {"kai.scheduler/node-pool": "other-shard"}), ("plain", {})):
-        name = f"{real.backend.namespace}-{short}"
-        add_node(real, name, labels=labels)
-        real.nodes.append(name)
-    real.count()
-    body = world.sign_in(world.admin_actor().username).get(f"/api/backend/{real.backend.name}/nodes").json()
-    assert [node["name"] for node in body["nodes"]] == [mine]
-    assert body["fits"][-1] == {"gpus": 8, "tasks": 1}
-    assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("8", "8")
-
-
 def test_a_node_that_shrinks_below_its_work_takes_nothing_from_others(real: RealCluster) -> None:
     """A node of 8 GPUs in use has 7 now: nothing is negative, and the free GPUs of the other node stay free."""
     full, other = real.node("full"), real.node("other")
@@ -109,12 +95,19 @@ def test_a_node_that_shrinks_below_its_work_takes_nothing_from_others(real: Real
     assert real.numbers(full) == (7, 0, 0)
 
 
-@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_a_taint_leaves_nothing_free(real: RealCluster, effect: str) -> None:
-    name = real.node("kept", taints=[{"key": "dedicated", "value": "teamx", "effect": effect}])
-    real.count()
-    assert real.numbers(name) == (8, 0, 0)
-    assert real.notes(name) == "taint dedicated=teamx: our pods do not start here"
+def test_a_taint_leaves_nothing_free(real: RealCluster) -> None:
+    """A soft one, and one that Kubernetes sets for a while, are not said."""
+    soft = [
+        {"key": "soft", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"},
+    ]
+    for effect in ("NoSchedule", "NoExecute"):
+        taints = [{"key": "dedicated", "value": "teamx", "effect": effect}, *soft]
+        name = real.node(effect.lower(), taints=taints)
+        real.count()
+        assert real.numbers(name) == (8, 0, 0)
+        assert real.notes(name) == "taint dedicated=teamx: our pods do not start here"
+        assert entry(name)["platform_available_fields"] == {"team": {"default": {**ZERO}}}
     assert usage("team")["total_free"] == "0"
 
 
@@ -132,24 +125,21 @@ def test_a_node_that_is_being_deleted_has_nothing_free(real: RealCluster) -> Non
 SHARED_LABELS = {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.replicas": "8", "nvidia.com/gpu.product": "A100-SHARED"}
 
 
-@pytest.mark.parametrize(
-    ("labels", "offers", "numbers", "note"),
-    [
+def test_a_node_that_offers_something_else_says_so(real: RealCluster) -> None:
+    expected: dict[str, tuple[tuple[int, int], str]] = {}
+    for number, (labels, offers, numbers, note) in enumerate((
         (SHARED_LABELS, {"nvidia.com/gpu": "32"}, (0, 0), "4 GPUs, advertised as 32 (shared by time slicing)"),
         (SHARED_LABELS, {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "32"}, (0, 0), "32 nvidia.com/gpu.shared"),
         ({}, {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}, (0, 0), "7 nvidia.com/mig-1g.5gb: not counted"),
         ({}, {"nvidia.com/gpu": "0", "amd.com/gpu": "8"}, (0, 0), "8 amd.com/gpu: not counted"),
         ({}, {"gpu.intel.com/i915": "2"}, (8, 8), "2 gpu.intel.com/i915: not counted, and our work cannot ask for"),
-    ],
-)  # fmt: skip
-def test_a_node_that_offers_something_else_says_so(
-    real: RealCluster, labels: dict[str, str], offers: dict[str, str], numbers: tuple[int, int], note: str
-) -> None:
-    name = real.node("odd", labels=labels, offers=offers)
+    )):  # fmt: skip
+        expected[real.node(f"odd{number}", labels=labels, offers=offers)] = numbers, note
     real.count()
-    gpus, _, free = real.numbers(name)
-    assert (gpus, free) == numbers
-    assert note in real.notes(name)
+    for name, (numbers, note) in expected.items():
+        gpus, _, free = real.numbers(name)
+        assert (gpus, free) == numbers, note
+        assert note in real.notes(name)
 
 
 def test_parts_of_gpus_count_in_a_flavor_of_their_own_alone(real: RealCluster) -> None:
@@ -183,37 +173,25 @@ def _container(name: str, cpu: str, **more: Any) -> Object:
     return {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}, **more}
 
 
-@pytest.mark.parametrize(
-    ("spec", "cpu"),
-    [
-        (
-            {
-                "initContainers": [_container("sidecar", "1", restartPolicy="Always"), _container("init", "4")],
-                "containers": [_container("main", "2")],
-            },
-            5,
-        ),
-        ({"initContainers": [_container("init", "4")], "containers": [_container("main", "2")]}, 4),
-        (
-            {
-                "initContainers": [_container("sidecar", "1", restartPolicy="Always")],
-                "containers": [_container("main", "2")],
-            },
-            3,
-        ),
-        ({"containers": [{"name": "main", "image": "i", "resources": {"limits": {"cpu": "3"}}}]}, 3),
-        ({"resources": {"requests": {"cpu": "16"}}, "containers": [_container("main", "2")]}, 16),
-        ({"resources": {"limits": {"cpu": "16"}}, "containers": [_container("main", "2")]}, 2),
-    ],
-)
-def test_the_request_of_a_foreign_pod_is_the_one_of_kubernetes(
-    real: RealCluster, spec: dict[str, Any], cpu: int
-) -> None:
+def test_the_request_of_a_foreign_pod_is_the_one_of_kubernetes(real: RealCluster) -> None:
     """Init containers in their order, those that stay, requests of the pod itself; the server adds its defaults."""
-    name = real.node("n")
-    real.foreign_pod("pod", name, **spec)
+    sidecar, init = _container("sidecar", "1", restartPolicy="Always"), _container("init", "4")
+    main = [_container("main", "2")]
+    limited = {"name": "main", "image": "i", "resources": {"limits": {"cpu": "3"}}}
+    specs: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"initContainers": [sidecar, init], "containers": main}, 5),
+        ({"initContainers": [init], "containers": main}, 4),
+        ({"initContainers": [sidecar], "containers": main}, 3),
+        ({"containers": [limited]}, 3),
+        ({"resources": {"requests": {"cpu": "16"}}, "containers": main}, 16),
+        ({"resources": {"limits": {"cpu": "16"}}, "containers": main}, 2),
+    )
+    names = [real.node(f"n{number}") for number in range(len(specs))]
+    for name, (spec, _) in zip(names, specs, strict=True):
+        real.foreign_pod(f"pod-{name}", name, **spec)
     real.count()
-    assert entry(name)["non_workflow_usage_fields"]["cpu"] == str(cpu)
+    for name, (spec, cpu) in zip(names, specs, strict=True):
+        assert entry(name)["non_workflow_usage_fields"]["cpu"] == str(cpu), spec
 
 
 def test_foreign_pods_hold_their_gpus_wherever_they_are_until_they_stop(real: RealCluster) -> None:
@@ -242,33 +220,6 @@ def test_a_part_of_a_gpu_that_nobody_reserved_is_said(real: RealCluster) -> None
     real.count()
     assert real.numbers(name) == (8, 0, 8)
     assert "1 other pod asks for parts of GPUs by annotations" in real.notes(name)
-
-
-MANIFEST = """
-apiVersion: scheduling.run.ai/v2alpha2
-kind: PodGroup
-metadata:
-  name: part
-  annotations: {{osmo/image: ubuntu, osmo/command: "[sh]", osmo/gpus-per-pod: "1", {annotation}}}
-spec:
-  minMember: 1
-"""
-
-
-@pytest.mark.parametrize(
-    "annotation", ['gpu-fraction: "0.5"', 'gpu-memory: "1000"', 'nvidia.com/mig-1g.5gb: "1"', 'amd.com/gpu: "1"']
-)
-def test_a_manifest_that_asks_for_a_part_is_refused_by_its_name(real: RealCluster, annotation: str) -> None:
-    client = world.sign_in(world.admin_actor().username)
-    answer = client.post(
-        "/api/pool/team/workflow",
-        {"file": MANIFEST.format(annotation=annotation), "set_variables": [], "set_string_variables": []},
-        content_type="application/json",
-    )
-    (fault,) = answer.json()["details"]
-    assert (answer.status_code, fault["code"]) == (400, "uncounted_devices")
-    assert annotation.partition(":")[0] in fault["message"]
-    assert not Workflow.objects.exists()
 
 
 def test_a_pod_with_our_labels_that_the_ledger_does_not_know_holds_its_gpus(real: RealCluster) -> None:

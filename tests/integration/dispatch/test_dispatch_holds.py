@@ -67,12 +67,21 @@ def test_later_work_is_held_until_the_gang_has_started(harness: AgentHarness) ->
     assert find_group(later).waiting_reason is None
 
 
-def test_a_gang_that_has_not_waited_long_holds_nothing(fake_harness: AgentHarness) -> None:
+def test_a_gang_that_the_cluster_does_not_start_although_it_has_room_holds_nothing_for_ever(
+    fake_harness: AgentHarness,
+) -> None:
+    """Its scheduler waits for something that the end of no work gives, a taint that nothing tolerates for example."""
     hold(fake_harness)
-    first = fake_harness.submit(gang_file("lead", "other", gpus=40))
-    fake_harness.run_agent()
+    first = big(fake_harness)
     has_waited(first, HOUR - 60)
+    early = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert is_sent(fake_harness, early), "a gang that has not waited long holds nothing"
+    has_waited(first, 3 * HOUR - 60)
     later = fake_harness.submit(gpus=1)
+    fake_harness.run_agent()
+    assert not is_sent(fake_harness, later)
+    has_waited(first, 3 * HOUR)
     fake_harness.run_agent()
     assert is_sent(fake_harness, later)
 
@@ -148,21 +157,6 @@ def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -
     assert is_sent(fake_harness, later)
 
 
-def test_a_gang_that_the_cluster_does_not_start_although_it_has_room_holds_nothing_for_ever(
-    fake_harness: AgentHarness,
-) -> None:
-    """Its scheduler waits for something that the end of no work gives, a taint that nothing tolerates for example."""
-    hold(fake_harness)
-    first = big(fake_harness)
-    has_waited(first, 3 * HOUR - 60)
-    later = fake_harness.submit(gpus=1)
-    fake_harness.run_agent()
-    assert not is_sent(fake_harness, later)
-    has_waited(first, 3 * HOUR)
-    fake_harness.run_agent()
-    assert is_sent(fake_harness, later)
-
-
 def test_a_long_hold_stands_while_other_work_has_the_room(fake_harness: AgentHarness) -> None:
     running = fake_harness.submit(gpus=40)
     fake_harness.run_agent()
@@ -175,19 +169,25 @@ def test_a_long_hold_stands_while_other_work_has_the_room(fake_harness: AgentHar
     assert not is_sent(fake_harness, later)
 
 
-def test_both_are_reported(fake_harness: AgentHarness) -> None:
+def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentHarness) -> None:
+    """The name is only for readers who may see that work."""
     hold(fake_harness)
     first = big(fake_harness)
     later = fake_harness.submit(gpus=1)
     fake_harness.run_agent()
     gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
     waiting = {gang.workflow: gang for gang in gangs}
-    assert waiting[later.name].reason.code == "held_back"
-    assert "a gang of its pool has waited since" in waiting[later.name].reason.message
-    assert first.name not in waiting[later.name].reason.message
+    gang = waiting[later.name]
+    assert (gang.reason.code, gang.reservation, gang.holders) == ("held_back", None, (first.name,))
+    assert gang.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
+    ready = Group.objects.get(workflow=first).ready_at
+    assert ready is not None
+    since = ready + timedelta(seconds=HOUR)
+    assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in gang.reason.message
+    assert "the setting hold_after of pool team says (3600 seconds)" in gang.reason.message
+    assert first.name not in gang.reason.message
     assert waiting[first.name].reservation is not None
     assert "Later work of its pool waits until it has started." in waiting[first.name].reservation.message
-    assert waiting[later.name].reservation is None
 
 
 def test_the_setting_is_audited_and_bounded(fake_harness: AgentHarness) -> None:
@@ -201,24 +201,6 @@ def test_the_setting_is_audited_and_bounded(fake_harness: AgentHarness) -> None:
     for wrong in (-1, 1.5, "soon", 31 * 86_400 + 1):
         with pytest.raises(BadInput):
             hold(fake_harness, wrong)  # type: ignore[arg-type]
-
-
-def test_the_reason_names_the_gang_the_time_and_the_setting(fake_harness: AgentHarness) -> None:
-    """The name is only for readers who may see that work."""
-    hold(fake_harness)
-    first = big(fake_harness)
-    later = fake_harness.submit(gpus=1)
-    fake_harness.run_agent()
-    gangs, _ = list_waiting_gangs(world.admin_actor(), limit=10)
-    gang = {gang.workflow: gang for gang in gangs}[later.name]
-    assert gang.holders == (first.name,)
-    assert gang.unblock == (f"The gang that comes first starts, or is cancelled ({first.name}).",)
-    ready = Group.objects.get(workflow=first).ready_at
-    assert ready is not None
-    since = ready + timedelta(seconds=HOUR)
-    assert f"held back since {since:%Y-%m-%d %H:%M} UTC" in gang.reason.message
-    assert "until that gang has started" in gang.reason.message
-    assert "the setting hold_after of pool team says (3600 seconds)" in gang.reason.message
 
 
 def test_all_gangs_that_hold_work_back_are_named(fake_harness: AgentHarness) -> None:

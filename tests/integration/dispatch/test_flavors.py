@@ -110,25 +110,31 @@ def test_work_that_no_flavor_lets_start_waits_here_and_hears_about_each(harness:
     assert (reason["flavor"], reason["missing"]) == ("a100", 2)
 
 
-@pytest.mark.parametrize("kill", [False, True])
-def test_admission_is_repeated_after_a_crash_without_another_choice(harness: AgentHarness, *, kill: bool) -> None:
+def test_admission_is_repeated_after_a_crash_without_another_choice(harness: AgentHarness) -> None:
     give_flavors(harness, h100=8, a100=16)
     work = harness.submit(gang(8))
     harness.run_agent()
-    if kill:
-        harness.agent = harness.new_agent()
+    harness.run_agent()
+    harness.agent = harness.new_agent()
     harness.run_agent()
     assert flavors_of_tasks(work) == ["h100"]
     assert len(harness.list_pods(work)) == 1
 
 
-def test_low_work_prefers_a_flavor_with_free_gpus(fake_harness: AgentHarness) -> None:
+def test_free_gpus_on_several_nodes_are_no_room_for_one_task(fake_harness: AgentHarness) -> None:
     """On the fake cluster, where a test may bind pods to nodes."""
     give_flavors(fake_harness, h100=16, a100=16)
-    fill_first_nodes(fake_harness, gpus=8)
-    work = fake_harness.submit(gang(8), priority=Priority.LOW)
+    fill_first_nodes(fake_harness, gpus=2)
+    work = fake_harness.submit(gang(8))
+    low = fake_harness.submit(gang(8), priority=Priority.LOW)
     fake_harness.run_agent()
-    assert flavors_of_tasks(work) == ["a100"]
+    assert flavors_of_tasks(work) == flavors_of_tasks(low) == ["a100"]
+    fake_harness.run_pods(*fake_harness.list_pods(work))
+    fake_harness.run_agent()
+    [start] = read_flavor_starts(work).values()
+    assert (
+        start.message == f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but no node had room for it."
+    )
 
 
 def fill_first_nodes(harness: AgentHarness, *, gpus: int, priority: Priority = Priority.NORMAL) -> None:
@@ -145,61 +151,34 @@ def fill_first_nodes(harness: AgentHarness, *, gpus: int, priority: Priority = P
     harness.run_agent()
 
 
-def test_free_gpus_on_several_nodes_are_no_room_for_one_task(fake_harness: AgentHarness) -> None:
-    give_flavors(fake_harness, h100=16, a100=16)
-    fill_first_nodes(fake_harness, gpus=2)
-    work = fake_harness.submit(gang(8))
-    fake_harness.run_agent()
-    assert flavors_of_tasks(work) == ["a100"]
-    fake_harness.run_pods(*fake_harness.list_pods(work))
-    fake_harness.run_agent()
-    [start] = read_flavor_starts(work).values()
-    assert (
-        start.message == f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but no node had room for it."
-    )
-
-
-def test_a_start_says_which_quota_a_flavor_before_it_left(fake_harness: AgentHarness) -> None:
-    give_flavors(fake_harness, h100=8, a100=16)
-    fake_harness.submit(gang(6))
-    fake_harness.run_agent()
-    work = fake_harness.submit(gang(8))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(work))
-    fake_harness.run_agent()
-    [start] = read_flavor_starts(work).values()
-    assert start.message == (
-        f"{work.name} starts in team with 8 a100 GPUs; h100 comes before, but the quota of team--_shared left 2."
-    )
-
-
 def set_switch(harness: AgentHarness, **switch: str) -> None:
     world.apply_change(PatchPool(name=harness.pool.name, patch=switch))
 
 
-@pytest.mark.parametrize(("switch", "flavor"), [("next", "a100"), ("preempt", "h100")])
-def test_room_that_low_work_would_leave(fake_harness: AgentHarness, switch: str, flavor: str) -> None:
+@pytest.mark.parametrize(
+    ("switch", "priority", "flavor"),
+    [
+        ("next", Priority.NORMAL, "a100"),
+        ("preempt", Priority.NORMAL, "h100"),
+        ("preempt", Priority.LOW, "a100"),  # LOW work makes no room for LOW work of its leaf
+    ],
+)
+def test_room_that_low_work_would_leave(
+    fake_harness: AgentHarness, switch: str, priority: Priority, flavor: str
+) -> None:
     """LOW work holds all nodes of the first flavor; the cluster takes them back for work inside the quota."""
     give_flavors(fake_harness, h100=16, a100=16)
     fill_first_nodes(fake_harness, gpus=8, priority=Priority.LOW)
     set_switch(fake_harness, when_can_preempt=switch)
-    work = fake_harness.submit(gang(8))
+    work = fake_harness.submit(gang(8), priority=priority)
     fake_harness.run_agent()
     assert flavors_of_tasks(work) == [flavor]
-    passed = find_group(work).passed_flavors
-    assert passed == ([] if flavor == "h100" else [["h100", "other work would have had to leave"]])
-    [waits], _ = list_waiting_gangs(world.admin_actor(), workflows=[work.name], limit=5)
-    before = "" if flavor == "h100" else "; h100 comes before, but other work would have had to leave"
-    assert waits.reason.message.endswith(f"It was sent to nodes of {flavor}{before}.")
-
-
-def test_low_work_makes_no_room_for_low_work_of_its_leaf(fake_harness: AgentHarness) -> None:
-    give_flavors(fake_harness, h100=16, a100=16)
-    fill_first_nodes(fake_harness, gpus=8, priority=Priority.LOW)
-    set_switch(fake_harness, when_can_preempt="preempt")
-    work = fake_harness.submit(gang(8), priority=Priority.LOW)
-    fake_harness.run_agent()
-    assert flavors_of_tasks(work) == ["a100"]
+    if priority is Priority.NORMAL:
+        passed = find_group(work).passed_flavors
+        assert passed == ([] if flavor == "h100" else [["h100", "other work would have had to leave"]])
+        [waits], _ = list_waiting_gangs(world.admin_actor(), workflows=[work.name], limit=5)
+        before = "" if flavor == "h100" else "; h100 comes before, but other work would have had to leave"
+        assert waits.reason.message.endswith(f"It was sent to nodes of {flavor}{before}.")
 
 
 @pytest.mark.parametrize(("switch", "flavor"), [("borrow", "h100"), ("next", "a100")])

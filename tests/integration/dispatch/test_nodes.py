@@ -166,6 +166,7 @@ def test_an_unschedulable_node_has_nothing_free(fake_harness: AgentHarness) -> N
     assert entry("sick")["conditions"] == []
 
 
+@with_a_real_one("harness")
 def test_a_shard_has_its_own_nodes_only(harness: AgentHarness) -> None:
     """KAI's shard without a name takes nodes without the label, another shard those with its name. A change of the
     label and of the setting is followed."""
@@ -213,22 +214,6 @@ def test_a_change_of_the_shard_needs_no_restart(fake_harness: AgentHarness) -> N
     KubernetesSettings.objects.update(node_pool="other-shard")
     fake_harness.run_agent(1)
     assert list(shown_nodes()) == ["other"]
-
-
-def test_a_taint_that_our_pods_do_not_tolerate_leaves_nothing_free(harness: AgentHarness) -> None:
-    name = harness.backend.namespace + "-tainted"
-    taints = [
-        {"key": "dedicated", "value": "teamx", "effect": "NoSchedule"},
-        {"key": "soft", "effect": "PreferNoSchedule"},
-        {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"},
-    ]
-    add_node(harness, name, taints=taints)
-    harness.run_agent(1)
-    node = shown_nodes()[name]
-    assert (node.usage.gpus, node.usage.free_gpus, node.closed_gpus) == (8, 0, 8)
-    assert list(node.usage.notes) == ["taint dedicated=teamx: our pods do not start here"]
-    assert entry(name)["platform_available_fields"] == {"team": {"default": {**ZERO}}}
-    harness.cluster.delete(resource_kinds.NODE, name)
 
 
 def test_a_node_with_a_taint_is_no_capacity_where_promises_are_compared(fake_harness: AgentHarness) -> None:

@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
-from pools.domain.people.roles import SYSTEM
-from pools.models import Pool, Reservation
+from pools.models import Reservation
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
 from scheduling.kube.connection import resource_kinds
@@ -68,6 +67,7 @@ def test_exit_actions_may_end_a_preempted_gang(fake_harness: AgentHarness) -> No
     assert task_statuses(workflow) == [("lead", 0, "FAILED_PREEMPTED", 3006)]
     assert Workflow.objects.get().status == "FAILED_PREEMPTED"
     assert fake_harness.list_pods() == []
+    assert [(action, gpus) for action, _, gpus, _ in read_decisions(workflow)] == [("start", 1), ("preempt", 1)]
 
 
 def test_a_missing_image(harness: AgentHarness) -> None:
@@ -82,41 +82,31 @@ def test_a_missing_image(harness: AgentHarness) -> None:
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
 
 
-def test_an_evicted_pod(fake_harness: AgentHarness) -> None:
-    workflow = start_workflow(fake_harness, gang_file("lead"))
-    fake_harness.set_pod_status(
-        fake_harness.list_pods()[0], phase="Failed", reason="Evicted", message="The node was low on resource: memory."
-    )
-    fake_harness.run_agent()
-    assert task_statuses(workflow) == [("lead", 0, "FAILED_EVICTED", 3004)]
+WAYS_TO_LOSE_A_POD = ["deleted", "node lost", "evicted", "vanished"]
 
 
-def test_a_lost_node(harness: AgentHarness) -> None:
+def lose(harness: AgentHarness, pod: Object, how: str) -> None:
+    if how == "deleted":
+        harness.delete_pod(pod)
+        assert pod["metadata"]["name"] in {each["metadata"]["name"] for each in harness.list_pods()}, (
+            "our finalizer keeps it until its end is observed"
+        )
+    elif how == "node lost":
+        harness.evict_pods(pod, reason="DeletionByTaintManager", message="Taint manager: deleting")
+    elif how == "evicted":
+        harness.set_pod_status(pod, phase="Failed", reason="Evicted", message="The node was low on memory.")
+    else:
+        harness.force_delete_pod(pod)
+
+
+@pytest.mark.parametrize("how", WAYS_TO_LOSE_A_POD)
+def test_a_lost_pod_is_not_created_again(harness: AgentHarness, how: str) -> None:
     workflow = start_workflow(harness, gang_file("lead"))
-    harness.evict_pods(
-        *harness.list_pods(), reason="DeletionByTaintManager", message="Taint manager: deleting due to NoExecute taint"
-    )
+    lose(harness, harness.list_pods()[0], how)
     harness.run_agent()
-    assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
-    assert harness.list_pods() == []
-
-
-def test_a_deleted_pod_is_not_created_again(harness: AgentHarness) -> None:
-    workflow = start_workflow(harness, gang_file("lead"))
-    harness.delete_pod(harness.list_pods()[0])
-    assert harness.list_pods(), "our finalizer keeps it until its end is observed"
-    harness.run_agent()
-    assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
-    assert harness.list_pods() == []
-
-
-def test_a_pod_that_vanished_is_not_created_again(harness: AgentHarness) -> None:
-    workflow = start_workflow(harness, gang_file("lead"))
-    harness.force_delete_pod(harness.list_pods()[0])
-    assert harness.list_pods() == []
-    harness.run_agent()
-    assert task_statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
-    assert "gone" in Task.objects.get().failure_message
+    end = ("FAILED_EVICTED", 3004) if how == "evicted" else ("FAILED_BACKEND_ERROR", 3001)
+    assert task_statuses(workflow) == [("lead", 0, *end)]
+    assert how != "vanished" or "gone" in Task.objects.get().failure_message
     assert harness.list_pods() == []
 
 
@@ -168,15 +158,12 @@ def test_a_task_is_retried_as_often_as_the_settings_allow(harness: AgentHarness)
     assert harness.list_pods() == []
 
 
-@pytest.mark.parametrize(("code", "action", "end"), [(4, "COMPLETE: '4'", "COMPLETED"), (0, "FAIL: '0'", "FAILED")])
-def test_exit_actions_of_the_file_apply_to_exit_codes(
-    fake_harness: AgentHarness, code: int, action: str, end: str
-) -> None:
-    workflow = start_workflow(fake_harness, gang_file("lead", task_fields=f"exitActions: {{{action}}}"))
-    fake_harness.finish_pods(*fake_harness.list_pods(), code=code)
+def test_exit_actions_of_the_file_apply_to_exit_codes(fake_harness: AgentHarness) -> None:
+    workflow = start_workflow(fake_harness, gang_file("lead", task_fields="exitActions: {COMPLETE: '4'}"))
+    fake_harness.finish_pods(*fake_harness.list_pods(), code=4)
     fake_harness.run_agent()
-    assert task_statuses(workflow) == [("lead", 0, end, code)]
-    assert Workflow.objects.get().status == end
+    assert task_statuses(workflow) == [("lead", 0, "COMPLETED", 4)]
+    assert Workflow.objects.get().status == "COMPLETED"
 
 
 ELASTIC = """
@@ -259,21 +246,13 @@ def newer_harness(request: pytest.FixtureRequest, ledger: None) -> Iterator[Agen
     cluster.close()
 
 
-@pytest.mark.parametrize("end", ["deleted", "node lost", "evicted", "vanished"])
-def test_a_lost_pod_of_an_optional_subgroup_gets_another_attempt(newer_harness: AgentHarness, end: str) -> None:
+@pytest.mark.parametrize("how", WAYS_TO_LOSE_A_POD)
+def test_a_lost_pod_of_an_optional_subgroup_gets_another_attempt(newer_harness: AgentHarness, how: str) -> None:
     harness = newer_harness
     workflow = start_workflow(harness, OPTIONAL)
-    pod = harness.find_pod(workflow, "b-1")
-    if end == "deleted":
-        harness.delete_pod(pod)
-    elif end == "node lost":
-        harness.evict_pods(pod, reason="DeletionByTaintManager")
-    elif end == "evicted":
-        harness.set_pod_status(pod, phase="Failed", reason="Evicted", message="The node was low on memory.")
-    else:
-        harness.force_delete_pod(pod)
+    lose(harness, harness.find_pod(workflow, "b-1"), how)
     harness.run_agent()
-    lost = "FAILED_EVICTED" if end == "evicted" else "FAILED_BACKEND_ERROR"
+    lost = "FAILED_EVICTED" if how == "evicted" else "FAILED_BACKEND_ERROR"
     assert ("b-1", 0, lost) in [(name, retry, status) for name, retry, status, _ in task_statuses(workflow)]
     assert latest(workflow) == {
         "a-0": (0, "RUNNING"), "a-1": (0, "RUNNING"), "b-0": (0, "RUNNING"), "b-1": (1, "SCHEDULING"),
@@ -342,21 +321,6 @@ def test_running_longer_than_allowed_deletes_the_pods(harness: AgentHarness) -> 
     harness.run_agent()
     assert Workflow.objects.get().status == "FAILED_EXEC_TIMEOUT"
     assert (harness.list_pods(), harness.list_pod_groups()) == ([], [])
-
-
-def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarness) -> None:
-    from pools.services.configuration.subpools import create_subpool
-
-    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
-    workflow = fake_harness.submit(to="team--a")
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods())
-    fake_harness.run_agent()
-    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=world.admin_actor())
-    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
-    fake_harness.finish_pods(*fake_harness.list_pods(workflow))
-    fake_harness.run_agent()
-    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
 
 
 def test_the_waiting_reason_is_that_of_kai(harness: AgentHarness) -> None:
@@ -472,15 +436,6 @@ def test_a_pod_that_ran_between_two_reconciliations_did_start(fake_harness: Agen
     )
     fake_harness.run_agent()
     assert [action for action, *_ in read_decisions(workflow)] == ["start"]
-
-
-def test_a_preemption_that_ends_the_gang_is_recorded_too(fake_harness: AgentHarness) -> None:
-    workflow = start_workflow(
-        fake_harness, gang_file("lead", task_fields="exitActions: {FAIL: '3006'}"), priority=Priority.LOW
-    )
-    fake_harness.evict_pods(*fake_harness.list_pods())
-    fake_harness.run_agent()
-    assert [(action, gpus) for action, _, gpus, _ in read_decisions(workflow)] == [("start", 1), ("preempt", 1)]
 
 
 class TestReceipts:

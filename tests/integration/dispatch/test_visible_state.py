@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from django.test import Client
 
 from tests.support import world
@@ -90,13 +89,13 @@ DATA = """workflow:
 """
 
 
-@pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
-def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, browser: Client, query: str) -> None:
+def test_a_submission_warns_that_data_is_not_moved(fake_harness: AgentHarness, browser: Client) -> None:
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
-    answer = browser.post(f"/api/pool/team/workflow{query}", body, "application/json")
-    assert answer.status_code == 200, answer.content
-    (warning,) = answer.json()["warnings"]
-    assert warning.startswith("Data is not moved on cluster lab: the inputs and outputs of read, train are neither")
+    for query in ("", "?dry_run=true", "?validation_only=true"):
+        answer = browser.post(f"/api/pool/team/workflow{query}", body, "application/json")
+        assert answer.status_code == 200, answer.content
+        (warning,) = answer.json()["warnings"]
+        assert warning.startswith("Data is not moved on cluster lab: the inputs and outputs of read, train are neither")
 
 
 def test_without_inputs_and_outputs_there_is_no_warning(fake_harness: AgentHarness, browser: Client) -> None:

@@ -55,7 +55,7 @@ PLACES = (
 )
 
 
-@pytest.fixture(params=["waits again", "fails", "unknown words"])
+@pytest.fixture(params=["fails", "unknown words"])
 def victim(request: pytest.FixtureRequest, fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> Workflow:
     """Work of ann in `team`, which KAI preempted for work in `hush` and says so in the condition and in an Event."""
     monkeypatch.setattr(connections, "connect", lambda _: fake_harness.cluster)
