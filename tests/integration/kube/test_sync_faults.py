@@ -453,7 +453,9 @@ def test_slow_answers_end_the_run_and_nothing_else(
 
 
 @pytest.mark.k8s
-@pytest.mark.parametrize(("user", "reason"), [("viewer", "Forbidden"), ("expired", "Unauthorized")])
+@pytest.mark.parametrize(
+    ("user", "reason"), [("nobody", "Forbidden"), ("viewer", "Forbidden"), ("expired", "Unauthorized")]
+)
 def test_a_credential_without_rights(kube_server: KubeServer, ledger: None, user: str, reason: str) -> None:
     cluster = kube_server.connect()
     namespace = create_namespace(cluster)
