@@ -130,6 +130,19 @@ class AgentHarness:
             started = {"running": {"startedAt": _now()}}
             self.set_pod_status(pod, phase="Running", podIP="10.0.0.7", containerStatuses=[_container(pod, started)])
 
+    def start_work(self, of: Workflow | None = None) -> None:
+        """Dispatch; the kubelet starts all pods (of this workflow), and that is seen."""
+        self.run_agent()
+        self.run_pods(*self.list_pods(of))
+        self.run_agent()
+
+    def bind_pod(self, pod: Object, node: str) -> None:
+        """The scheduler gives a pod its node: on the fake cluster, where anybody may write it."""
+        self.cluster.merge(
+            resource_kinds.POD, pod["metadata"]["name"], {"spec": {"nodeName": node}}, field_manager="kai",
+            namespace=self.backend.namespace,
+        )  # fmt: skip
+
     def finish_pods(self, *pods: Object, code: int = 0, reason: str = "") -> None:
         """The pods' own containers end."""
         for pod in pods:

@@ -49,9 +49,7 @@ def test_from_submission_to_the_end(harness: AgentHarness) -> None:
 
 def test_a_reconciliation_without_changes_writes_nothing(harness: AgentHarness) -> None:
     workflow = harness.submit(gpus=2)
-    harness.run_agent()
-    harness.run_pods(*harness.list_pods(workflow))
-    harness.run_agent()
+    harness.start_work(workflow)
     before = harness.list_pods() + harness.list_pod_groups()
     harness.run_agent()
     assert harness.list_pods() + harness.list_pod_groups() == before

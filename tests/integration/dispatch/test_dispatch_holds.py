@@ -124,9 +124,7 @@ def test_a_guarantee_of_another_leaf_is_kept(fake_harness: AgentHarness) -> None
 def test_what_the_gang_can_preempt_or_outlive_goes_on(fake_harness: AgentHarness) -> None:
     """LOW work of the same queue is preempted by the gang; work with a short time limit ends before it can start."""
     running = fake_harness.submit(world.workflow_file("runs", 30).replace("workflow:\n", LIMIT.format("1h"), 1))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(running))
-    fake_harness.run_agent()
+    fake_harness.start_work(running)
     hold(fake_harness)
     big(fake_harness, priority=Priority.HIGH)
     low = fake_harness.submit(gpus=1, priority=Priority.LOW)
@@ -159,9 +157,7 @@ def test_a_gang_that_can_never_start_holds_nothing(fake_harness: AgentHarness) -
 
 def test_a_long_hold_stands_while_other_work_has_the_room(fake_harness: AgentHarness) -> None:
     running = fake_harness.submit(gpus=40)
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(running))
-    fake_harness.run_agent()
+    fake_harness.start_work(running)
     hold(fake_harness)
     has_waited(big(fake_harness), 30 * HOUR)
     later = fake_harness.submit(gpus=1)

@@ -32,9 +32,7 @@ POD, POD_GROUP = resource_kinds.POD, resource_kinds.POD_GROUP
 def dispatched(harness: AgentHarness) -> tuple[AgentHarness, Workflow]:
     """A running gang of two pods."""
     workflow = harness.submit(gang_file("lead", "other"))
-    harness.run_agent()
-    harness.run_pods(*harness.list_pods())
-    harness.run_agent()
+    harness.start_work()
     return harness, workflow
 
 
@@ -241,18 +239,14 @@ def test_an_object_that_nobody_touched_costs_no_manifest(
     fake_harness.submit(gang_file("lead", "other"))
     verified: list[Any] = []
     monkeypatch.setattr(DriftRepair, "repair", lambda *args, **more: verified.append(args))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods())
-    fake_harness.run_agent()
+    fake_harness.start_work()
     assert Task.objects.filter(status="RUNNING").count() == 2
     assert verified == []
 
 
 def test_events_tell_the_life_of_a_gang(harness: AgentHarness) -> None:
     workflow = harness.submit(gang_file("lead", "other"), priority=Priority.LOW)
-    harness.run_agent()
-    harness.run_pods(*harness.list_pods())
-    harness.run_agent()
+    harness.start_work()
     harness.evict_pods(harness.find_pod(workflow, "other"))
     harness.run_agent()
     world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())

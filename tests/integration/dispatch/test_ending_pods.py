@@ -23,13 +23,7 @@ def bind(harness: AgentHarness, workflow: Workflow, node: str) -> list[Object]:
     """KAI gives the pods a node."""
     pods = harness.list_pods(workflow)
     for pod in pods:
-        harness.cluster.merge(
-            resource_kinds.POD,
-            pod["metadata"]["name"],
-            {"spec": {"nodeName": node}},
-            field_manager="kai",
-            namespace=harness.backend.namespace,
-        )
+        harness.bind_pod(pod, node)
     return pods
 
 

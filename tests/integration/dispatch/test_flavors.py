@@ -15,7 +15,6 @@ from scheduling.domain.cluster.pods.flavor_nodes import flavor_terms
 from scheduling.domain.priorities import Priority
 from scheduling.history.forecast.futures import sample_waits
 from scheduling.history.starts.forecast_facts import read_forecast_facts
-from scheduling.kube.connection import resource_kinds
 from scheduling.models import Decision, Group, Task, Workflow
 from scheduling.selectors.queue.visible_queue import list_waiting_gangs
 from scheduling.selectors.what_if.live_question import answer_live_question
@@ -142,11 +141,7 @@ def fill_first_nodes(harness: AgentHarness, *, gpus: int, priority: Priority = P
     other = harness.submit(gang(gpus, "h100", tasks=2), priority=priority)
     harness.run_agent()
     for number, pod in enumerate(harness.list_pods(other)):
-        harness.cluster.merge(
-            resource_kinds.POD, pod["metadata"]["name"],
-            {"spec": {"nodeName": f"{kind_label(harness, 'h100')}-{number}"}},
-            field_manager="kai-scheduler", namespace=harness.backend.namespace,
-        )  # fmt: skip
+        harness.bind_pod(pod, f"{kind_label(harness, 'h100')}-{number}")
     harness.run_pods(*harness.list_pods(other))
     harness.run_agent()
 

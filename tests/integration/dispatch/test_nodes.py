@@ -135,10 +135,7 @@ def test_capacity_and_free_amounts_of_nodes(fake_harness: AgentHarness) -> None:
     workflow = fake_harness.submit(gpus=2)
     fake_harness.run_agent()
     (pod,) = fake_harness.list_pods(workflow)
-    name = pod["metadata"]["name"]
-    fake_harness.cluster.merge(
-        resource_kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo"
-    )
+    fake_harness.bind_pod(pod, "n1")
     fake_harness.run_pods(pod)
     fake_harness.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("16", "11")
@@ -423,11 +420,8 @@ def test_a_node_that_begins_to_share_keeps_what_runs_there(fake_harness: AgentHa
     workflow = fake_harness.submit(gpus=4)
     fake_harness.run_agent()
     (pod,) = fake_harness.list_pods(workflow)
-    name = pod["metadata"]["name"]
     add_foreign_pod(fake_harness, "a-service", "n1", 4)
-    fake_harness.cluster.merge(
-        resource_kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo"
-    )
+    fake_harness.bind_pod(pod, "n1")
     fake_harness.run_pods(pod)
     fake_harness.run_agent()
     assert usage("team")["total_free"] == "8"

@@ -12,7 +12,6 @@ from pools.models import Reservation
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
-from scheduling.kube.connection import resource_kinds
 from scheduling.models import Decision, Interruption, LostCount, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import world
@@ -24,9 +23,7 @@ from tests.support.kube_server import FAKE_THEN_REAL, create_namespace, with_a_r
 def start_workflow(harness: AgentHarness, file: str, **submission: Priority) -> Workflow:
     """Submit a workflow and start all its pods."""
     workflow = harness.submit(file, **submission)
-    harness.run_agent()
-    harness.run_pods(*harness.list_pods(workflow))
-    harness.run_agent()
+    harness.start_work(workflow)
     return workflow
 
 
@@ -371,10 +368,7 @@ def test_the_node_of_a_task_is_recorded(fake_harness: AgentHarness) -> None:
     workflow = harness.submit()
     harness.run_agent()
     (pod,) = harness.list_pods()
-    name = pod["metadata"]["name"]
-    harness.cluster.merge(
-        resource_kinds.POD, name, {"spec": {"nodeName": "gpu-1"}}, field_manager="kai", namespace="osmo"
-    )
+    harness.bind_pod(pod, "gpu-1")
     harness.run_agent()
     assert (Task.objects.get().status, Task.objects.get().node_name) == ("INITIALIZING", "gpu-1")
     assert find_group(workflow).status == "INITIALIZING"

@@ -50,9 +50,7 @@ def cluster(fake_harness: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> Watc
 def running(fake_harness: AgentHarness) -> Workflow:
     """A gang of `lead` and `other` that runs; `lead` has printed three lines."""
     workflow = fake_harness.submit(gang_file("lead", "other"))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(workflow))
-    fake_harness.run_agent()
+    fake_harness.start_work(workflow)
     pod = fake_harness.find_pod(workflow, "lead")["metadata"]["name"]
     text = "epoch 1\r\nepoch 2 ä\nepoch 3".encode()
     fake_harness.cluster.print_log(pod, text, namespace="osmo", container="lead")  # type: ignore[attr-defined]

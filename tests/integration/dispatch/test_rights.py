@@ -46,9 +46,7 @@ def test_the_rights_are_enough_and_every_one_is_needed(fake_harness: AgentHarnes
     run_connection_test(fake_harness.backend.pk)
     assert sync_backend_queues(fake_harness.backend.pk, manual=True).synced == "True"
     workflow = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(workflow))
-    fake_harness.run_agent()
+    fake_harness.start_work(workflow)
     fake_harness.finish_pods(*fake_harness.list_pods(workflow))
     fake_harness.run_agent()
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"COMPLETED"}
@@ -111,9 +109,7 @@ def test_people_are_told_of_a_right_that_is_lost_until_it_is_back(
 ) -> None:
     """Once it is back, nothing is left behind."""
     workflow = fake_harness.submit(gang_file("lead", "other", task_fields=FILES))
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods())
-    fake_harness.run_agent()
+    fake_harness.start_work()
     given = lawful.take_away(*lost)
     world.apply_change(CancelWorkflow(name=workflow.name), actor=world.admin_actor())
     fake_harness.run_agent()
@@ -172,9 +168,7 @@ def test_a_call_that_fails_with_500_stops_no_other_work(
     )
     failing = fake_harness.submit()
     running = fake_harness.submit()
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(running))
-    fake_harness.run_agent()
+    fake_harness.start_work(running)
     world.apply_change(CancelWorkflow(name=running.name), actor=world.admin_actor())
     later = fake_harness.submit()
     fake_harness.run_agent(4)
@@ -218,9 +212,7 @@ def test_faults_that_take_long_leave_the_rest_to_the_next_round(
 def _finish(harness: AgentHarness, workflow: Workflow, status: str) -> None:
     """The work ends, with a new agent, which makes no pause, and nothing is left in the cluster."""
     harness.agent = ClusterAgent(harness.backend.pk, connect=connections.connect, intervals=AgentIntervals(recount=0))
-    harness.run_agent()
-    harness.run_pods(*harness.list_pods())
-    harness.run_agent()
+    harness.start_work()
     harness.finish_pods(*harness.list_pods())
     harness.run_agent()
     workflow.refresh_from_db()

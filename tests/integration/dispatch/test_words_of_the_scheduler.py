@@ -70,9 +70,7 @@ def victim(request: pytest.FixtureRequest, fake_harness: AgentHarness, monkeypat
     ann = User.objects.get(username="ann").as_actor()
     workflow = submit(actor=ann, pool="team", submission=Submission(file=file, priority=Priority.LOW)).workflow
     assert workflow is not None
-    fake_harness.run_agent()
-    fake_harness.run_pods(*fake_harness.list_pods(workflow))
-    fake_harness.run_agent()
+    fake_harness.start_work(workflow)
     words = f"Pod osmo/a was preempted by workload osmo/{find_group(taker).pk}. hush uses <7> with a quota of <10>."
     if request.param == "unknown words":
         words = "The pod makes room for 7 GPUs <7> of hush."
