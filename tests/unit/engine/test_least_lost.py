@@ -11,7 +11,7 @@ import pytest
 from pools.domain.configuration.backend_config import VictimRule
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import NORMAL, PolicyFacts, StartReservationFacts
-from scheduling.domain.engine.steps import StepAction
+from scheduling.domain.engine.steps import LEAST_LOST_TEXT, StepAction
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, running_gangs, step_pairs
 
@@ -286,8 +286,9 @@ def test_an_elastic_gang_gives_up_its_surplus():
         [queue("q", 9)], [gang("two", "q", gpus=2, on="n", at=9), elastic, gang("new", "q", NORMAL)], {"n": 5}
     )
     after = run_cycle(replace(start, policy=LEAST_LOST))
-    lost = [(step.gang, step.tasks) for step in after.steps if step.action is StepAction.PREEMPT]
-    assert lost == [("elastic", ("elastic-2",))]
+    (lost,) = [step for step in after.steps if step.action is StepAction.PREEMPT]
+    assert (lost.gang, lost.tasks) == ("elastic", ("elastic-2",))
+    assert lost.message.endswith(f" {LEAST_LOST_TEXT}")
 
 
 @pytest.mark.parametrize(("rule", "lost"), [(VictimRule.YOUNGEST, "g2"), (VictimRule.LEAST_LOST, "g1")])

@@ -161,11 +161,6 @@ def test_no_stream_is_stuck_where_the_least_is_lost(stream, seeds):
         assert_never_stuck(seed, partial(least_lost, stream))
 
 
-def test_a_kept_state_gives_the_steps_of_a_fresh_run_where_the_least_is_lost():
-    start, jobs = least_lost(mixed_stream, 27, hours=8)
-    run_stream(replace(start, policy=None), jobs, policy=start.policy, compare=True)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("hundred", range(10))
 @pytest.mark.parametrize("stream", [mixed_stream, rich_stream])

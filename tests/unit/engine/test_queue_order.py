@@ -23,73 +23,58 @@ def one(queues, work, gpus, **more):
 
 CASES = {
     "1 not over the fair share before over it, whatever the priority": (
-        [queue("a", 2, weight=0, priority=200), queue("b", 2)],
-        [gang("a0", "a"), gang("b0", "b")],
-        {"a": 4, "b": 2},
-        ["b0", "a0"],
+        [queue("a", 2, weight=0, priority=200), queue("b", 2)], [gang("a0", "a"), gang("b0", "b")],
+        {"a": 4, "b": 2}, ["b0", "a0"],
     ),
     "2 inside the quota before above it, whatever the priority": (
-        [queue("a", 0, priority=200), queue("b", 1)],
-        [gang("a0", "a"), gang("b0", "b")],
-        {},
-        ["b0", "a0"],
+        [queue("a", 0, priority=200), queue("b", 1)], [gang("a0", "a"), gang("b0", "b")],
+        {}, ["b0", "a0"],
     ),
     "2 counts the gang in, not only what is held": (
-        [queue("a", 2, priority=200), queue("b", 2)],
-        [gang("a0", "a", gpus=3), gang("b0", "b", gpus=2)],
-        {},
-        ["b0", "a0"],
+        [queue("a", 2, priority=200), queue("b", 2)], [gang("a0", "a", gpus=3), gang("b0", "b", gpus=2)],
+        {}, ["b0", "a0"],
     ),
     "2 the exact quota is inside": (
-        [queue("a", 1, created=2), queue("b", 0, created=1)],
-        [gang("a0", "a"), gang("b0", "b")],
-        {},
-        ["a0", "b0"],
+        [queue("a", 1, created=2), queue("b", 0, created=1)], [gang("a0", "a"), gang("b0", "b")],
+        {}, ["a0", "b0"],
     ),
     "3 higher priority": (
-        [queue("a", 0, created=1), queue("b", 0, priority=101, created=2)],
-        [gang("a0", "a"), gang("b0", "b")],
-        {},
-        ["b0", "a0"],
+        [queue("a", 0, created=1), queue("b", 0, priority=101, created=2)], [gang("a0", "a"), gang("b0", "b")],
+        {}, ["b0", "a0"],
     ),
     "4 nothing allocatable goes last": (
         [queue("a", 0, weight=0, created=1), queue("b", 0, created=2)],
         [gang("a0", "a", gpus=1), gang("b0", "b", gpus=3)],
-        {"b": 4},
-        ["b0", "a0"],
+        {"b": 4}, ["b0", "a0"],
     ),
     "5 the smaller share with the gang": (
-        [queue("a", 0, created=1), queue("b", 0, created=2)],
-        [gang("a0", "a", gpus=3), gang("b0", "b", gpus=2)],
-        {},
-        ["b0", "a0"],
+        [queue("a", 0, created=1), queue("b", 0, created=2)], [gang("a0", "a", gpus=3), gang("b0", "b", gpus=2)],
+        {}, ["b0", "a0"],
     ),
     "6 the smaller share without the gang": (
         [queue("a", 0, limit=4, created=1), queue("b", 0, limit=4, created=2)],
         [gang("a0", "a", gpus=1), gang("a1", "a", gpus=2, at=9), gang("b0", "b", gpus=2), gang("b1", "b", gpus=2)],
-        {"a": 1},
-        ["b0", "a0", "a1", "b1"],
+        {"a": 1}, ["b0", "a0", "a1", "b1"],
     ),
     "7 the smaller allocatable share": (
         [queue("a", 0, limit=4, created=1), queue("b", 0, limit=2, created=2)],
         [gang("a0", "a", gpus=2), gang("a1", "a", gpus=2, at=9), gang("b0", "b", gpus=1), gang("b1", "b", at=9)],
-        {},
-        ["b0", "a0", "b1", "a1"],
+        {}, ["b0", "a0", "b1", "a1"],
     ),
     "8 the older queue": (
-        [queue("a", 0, created=2), queue("b", 0, created=1)],
-        [gang("a0", "a"), gang("b0", "b")],
-        {},
-        ["b0", "a0"],
+        [queue("a", 0, created=2), queue("b", 0, created=1)], [gang("a0", "a"), gang("b0", "b")],
+        {}, ["b0", "a0"],
     ),
-    "then the name": ([queue("b", 0), queue("a", 0)], [gang("b0", "b"), gang("a0", "a")], {}, ["a0", "b0"]),
+    "then the name": (
+        [queue("b", 0), queue("a", 0)], [gang("b0", "b"), gang("a0", "a")],
+        {}, ["a0", "b0"],
+    ),
     "the order is made anew after every gang": (
         [queue("a", 0, created=1), queue("b", 0, created=2)],
         [gang(f"{name}{i}", name, at=i) for name in "ab" for i in range(2)],
-        {},
-        ["a0", "b0", "a1", "b1"],
+        {}, ["a0", "b0", "a1", "b1"],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("queues", "work", "usage", "order"), CASES.values(), ids=CASES)

@@ -272,11 +272,6 @@ def test_no_gang_of_a_random_stream_waits_longer_than_the_bound(seed):
     assert worst <= bound < longest_wait_of_large(seed, policy=False)[0]
 
 
-def test_a_kept_state_gives_the_steps_of_a_fresh_run_under_a_policy():
-    start, jobs, _large = random_stream(3)
-    run_stream(start, jobs[:150] + jobs[-1:], policy=after(RESERVE_AFTER, ageing=AGEING), compare=True)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("hundred", range(10))
 def test_no_gang_of_a_thousand_random_streams_waits_longer_than_the_bound(hundred):

@@ -41,6 +41,7 @@ def test_preemption():
     )
     assert step_pairs(after) == [("preempt", "wf1"), ("start", "wf5")]
     assert after.steps[0].beneficiary == "wf5"
+    assert after.steps[0].message == "wf5 preempts wf1 in pool, which gives up 1 GPU."
     assert gang_result(after.world.gang_of["wf1"]) == "preempted"
     order = sorted(queue_positions(after.world).items(), key=lambda entry: entry[1].overall)
     assert [name for name, _place in order] == ["wf1", "wf3", "wf4"]

@@ -145,15 +145,3 @@ def test_a_file_of_one_dash_is_a_list_and_a_dash_as_a_name_is_standard_input(tmp
     assert osmo("simulate", "-", "-o", "json", stdin="-").exit_code == 2
     read = osmo("simulate", "-", "-o", "json", stdin=SCENARIO)
     assert (read.exit_code, json.loads(read.stdout)["settled"]) == (0, True)
-
-
-def test_a_chain_of_many_cohorts_is_answered(tmp_path):
-    chain = "".join(f"  - {{name: c{n}, quota: 1, parent: c{n + 1}}}\n" for n in range(2000))
-    text = f"cohorts:\n{chain}  - {{name: c2000}}\nqueues: [{{name: q, parent: c0}}]\n"
-    (tmp_path / "chain.yaml").write_text(
-        text + "workloads: [{name: w, queue: q, priority: LOW, tasks: [{gpus: 2001}]}]\n"
-    )
-    answered = osmo("simulate", tmp_path / "chain.yaml", "-o", "json")
-    assert answered.exit_code == 0
-    reason = json.loads(answered.stdout)["workloads"]["w"]["reason"]
-    assert (reason["code"], reason["queue"], reason["missing"]) == ("never_fits", "c2000", {"default/gpu": 1})

@@ -236,7 +236,7 @@ def test_options_of_other_forms(tmp_path: Path) -> None:
 def test_many_snapshots_need_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduling.history.traces.forms.snapshots.MAX_DOCUMENT", 300_000)
     monkeypatch.setattr("scheduling.history.traces.forms.workloads.MAX_OBJECTS", 50)
-    text = lines(*[workload(f"w{n % 50}", *DONE) for n in range(5_000)])
+    text = lines(*[workload(f"w{n % 50}", *DONE) for n in range(1_500)])
     tracemalloc.start()
     try:
         trace, _faults = read(tmp_path, text)
