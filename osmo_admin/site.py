@@ -175,11 +175,10 @@ class AdminSite(admin.AdminSite):
         frame = {**self.each_context(request), "is_refusal": True}
         return TemplateResponse(request, "osmo/refusal.html", {**frame, **context}, status=status)
 
-    def role_required_page(self, request: HttpRequest) -> HttpResponse:
-        """The answer to a person without the role that the page needs."""
-        username = request.user.get_username()
-        message = f"This page needs the role osmo-admin or osmo-viewer; {username} has neither. Ask an osmo-admin."
-        return self.refusal_page(request, Forbidden(message))
+    def role_required_page(self, request: HttpRequest, roles: str) -> HttpResponse:
+        """The answer to a person without one of the roles that the page needs."""
+        message = f"This page needs the role {roles}; {request.user.get_username()} does not have it."
+        return self.refusal_page(request, Forbidden(f"{message} Ask an osmo-admin."))
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from osmo_admin.access import account, client_login, provider_pages  # noqa: PLC0415  # show forms, which are loaded with the pages

@@ -24,8 +24,12 @@ def unknown_pool(name: str) -> NotFound:
 def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_WRITE) -> None:
     """Refuse actors without the platform role. Platform objects are not secret, so the error is always Forbidden."""
     if not is_allowed(actor, permission):
-        needed = "osmo-admin" if permission is not Permission.PLATFORM_READ else "osmo-admin or osmo-viewer"
-        raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
+        raise Forbidden(f"This needs the role {platform_roles(permission)}; {actor.username} does not have it.")
+
+
+def platform_roles(permission: Permission | None) -> str:
+    """The platform roles that give a permission, for a sentence."""
+    return "osmo-admin or osmo-viewer" if permission is Permission.PLATFORM_READ else "osmo-admin"
 
 
 def require_own_account(actor: Actor) -> None:

@@ -21,6 +21,7 @@ from pools.domain.errors import DomainError, NotFound
 from pools.domain.page_addresses import PREVIEW_SEGMENT
 from pools.domain.people.roles import Actor, Permission, is_allowed
 from pools.models import User
+from pools.permissions import platform_roles
 
 Breadcrumbs = Sequence[tuple[str, str]]
 
@@ -47,6 +48,8 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
     admin_site: Any  # our AdminSite, which the pages cannot import: it registers them
     read_permission: ClassVar[Permission | None] = None
     """What opens these pages at all; None: everybody may, and each page shows what the actor may see."""
+    roles_that_see: ClassVar[str] = ""
+    """The roles that do, for a person without them, where `may_see` asks for more than `read_permission`."""
 
     def may_see(self, actor: Actor) -> bool:
         """Whether `actor` may open these pages at all."""
@@ -85,7 +88,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
 
         def protected_view(request: HttpRequest, **arguments: Any) -> HttpResponse:
             if not self.may_see(actor_of(request)):
-                refusal: HttpResponse = self.admin_site.role_required_page(request)
+                refusal: HttpResponse = self.admin_site.role_required_page(request, self._roles())
                 return refusal
             try:
                 answer: HttpResponse = view(request, **arguments)
@@ -96,6 +99,9 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at
             return answer
 
         return self.admin_site.admin_view(protected_view)
+
+    def _roles(self) -> str:
+        return self.roles_that_see or platform_roles(self.read_permission)
 
     def _page_of_gone(self, request: HttpRequest) -> TemplateResponse | None:
         """What was said when this person removed the object whose form they come back to; None if they did not."""

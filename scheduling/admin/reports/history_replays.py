@@ -135,6 +135,7 @@ class HistoryReplayAdmin(PolicyAdmin):
     """Each person sees their own replays; admins of pools and readers of the platform may request them."""
 
     address = "replay"
+    roles_that_see = "osmo-admin, osmo-viewer or osmo-POOL-admin"
 
     def may_see(self, actor: Actor) -> bool:
         return actor.can_read_all or bool(actor.pools_with(Permission.POOL_PARTITION))

@@ -75,6 +75,17 @@ def test_pages_of_the_platform(as_person: Callable[[str], Client], person: str) 
     assert {address: client.get(address).status_code for address in PAGES} == expected
 
 
+def test_a_refusal_names_the_roles_that_open_the_page(as_person: Callable[[str], Client]) -> None:
+    for address in ("/clusters", "/settings", "/jobs", "/import", "/replay"):
+        answers = {person: as_person(person).get(address) for person in ROLES_BY_USER}
+        opening = re.search(r"This page needs the role (.*?);", answers["nobody"].content.decode())
+        assert opening, address
+        roles = re.split(", | or ", opening[1].replace("POOL", "team"))
+        named = {person for person, held in ROLES_BY_USER.items() if not {*roles}.isdisjoint(held)}
+        opened = {person for person, answer in answers.items() if answer.status_code == 200}
+        assert named == opened - {"stranger", "prefix"}, address  # who have a role on another pool
+
+
 @pytest.mark.parametrize(
     ("page", "address"),
     [
