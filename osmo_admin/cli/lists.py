@@ -14,11 +14,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 import typer
 
-from osmo_admin.cli.base.client_errors import ClientError
+from osmo_admin.cli.base.client_errors import ClientError, meant_text
 from osmo_admin.cli.base.command_decorator import client_command
 from osmo_admin.cli.base.session import ClientSession
 from osmo_admin.cli.base.times import parse_time
@@ -51,7 +52,11 @@ def list_command(
         def run(session: ClientSession, **given: Any) -> None:
             query = {each: _value_of(about, given.pop(each), in_utc) for each, about in declared.items()}
             sent = {each: value for each, value in query.items() if value not in (None, "", []) and value is not False}
-            function(session, sent, **given)
+            try:
+                function(session, sent, **given)
+            except ClientError as error:
+                error.hint = error.hint or _meant_choices(error, declared, query)
+                raise
 
         run.__doc__, run.__name__, run.__module__ = function.__doc__, function.__name__, function.__module__
         typed = [declared_parameter(each, about, defaults[each], time_words) for each, about in declared.items()]
@@ -68,6 +73,17 @@ def _value_of(about: DeclaredValue, typed: Any, in_utc: bool) -> Any:
         return parse_time(typed, in_utc=in_utc)
     is_choice = about.kind.is_list and about.kind.options
     return [about.kind.parse(each) or each for each in typed or []] if is_choice else typed
+
+
+def _meant_choices(error: ClientError, declared: Mapping[str, DeclaredValue], query: Mapping[str, Any]) -> str | None:
+    """What was meant by a word that is not one of a choice, of which the server has refused it."""
+    found: dict[str, str] = {}
+    for field in {str(detail.get("path")) for detail in error.details} & declared.keys():
+        choices = [str(each) for each in declared[field].kind.options or ()]
+        for word in query[field] if isinstance(query[field], list) else ():
+            if str(word) not in choices and (near := get_close_matches(str(word).upper(), choices, n=1)):
+                found[str(word)] = near[0]
+    return meant_text(found) if found else None
 
 
 def query_of_work(query: dict[str, Any]) -> dict[str, Any]:

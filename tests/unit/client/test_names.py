@@ -105,6 +105,14 @@ def test_where_no_name_is_near_the_list_is_named(osmo, stub, words, refused, add
     assert osmo(*words.split()).stderr.splitlines()[-1] == f"See the names: {hint}."
 
 
+def test_a_mistyped_choice_is_corrected_once_the_server_refused_it(osmo, stub):
+    detail = {"path": "statuses", "code": "bad_query", "message": "statuses: give one of PENDING, RUNNING."}
+    stub.on("GET", "/api/workflow", StubReply({"message": detail["message"], "details": [detail]}, status=400))
+    result = osmo("workflow", "list", "--status", "runing", "--status", "COMPLETED")
+    assert result.stderr.splitlines()[-1] == "Did you mean RUNNING?"
+    assert "Did you mean" not in osmo("workflow", "list", "--status", "nothing-like-it").stderr
+
+
 def test_who_may_not_do_something_is_not_sent_to_look_for_a_name(osmo, stub):
     stub.on("GET", "/api/pool", POOLS)
     reply = StubReply({"message": "This needs the role osmo-vision-admin; rae does not have it."}, status=403)
