@@ -1,5 +1,5 @@
-"""Who may call which changing operation: every one of docs/openapi.yaml, by every kind of caller, on what belongs to
-ann.
+"""Each changing operation of docs/openapi.yaml, on what belongs to ann: who may call it, that its dry run writes
+nothing, and that it refuses a version that is not in force.
 
 A new operation is an osmo-admin's alone until `MAY` says otherwise, and the call of everybody who may has to succeed:
 behind a wrong address or body no missing check would be seen.
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.apps import apps
+from django.db import connection, transaction
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.notices import CreateTarget, SendTest
@@ -25,7 +26,7 @@ from pools.models import InboxNotice, Notice, Pool, SignOnIdentity, User
 from scheduling.domain.changes.workflows import CancelWorkflow
 from tests.integration.pools.conftest import make_sim, pool_config
 from tests.support import world
-from tests.support.api_client import ApiClient
+from tests.support.api_client import ApiAnswer, ApiClient
 from tests.support.product_source import described_addresses
 from tests.support.world import ModuleData
 
@@ -36,6 +37,7 @@ CHANGES = [
     if method in {"post", "put", "patch", "delete"}
 ]
 OPERATIONS = [name for name, described in CHANGES if described["security"]]
+PARAMETERS = {name: {each["name"] for each in described.get("parameters", ())} for name, described in CHANGES}
 
 ROLES = {
     "root": ["osmo-admin"],
@@ -100,6 +102,17 @@ WITHOUT_LOGIN = {
     "/api/auth/jwt/access_token",
 }  # fmt: skip
 """A password, a code or a secret is in the body. Reviews of a Kubernetes API server have none either."""
+
+WITHOUT_VERSION = {
+    "DELETE /api/auth/access_token/{name}", "DELETE /api/auth/user/{user}",
+    "DELETE /api/auth/user/{user}/access_token/{name}", "DELETE /api/auth/user/{user}/identity/{provider}",
+    "DELETE /api/auth/user/{user}/roles/{role}", "DELETE /api/configs/history/{config_type}/revision/{revision}",
+    "DELETE /api/gpu_quota/{namespace}/allocation/{name}", "DELETE /api/notices/target/{target}",
+    "DELETE /api/profile/views/{page}/{name}", "PATCH /api/configs/subpool_quotas",
+    "PATCH /api/gpu_quota/{namespace}/allocation/{name}", "PATCH /api/notices/target/{target}",
+    "PUT /api/configs/pool", "PUT /api/profile/views/{page}/{name}",
+}  # fmt: skip
+"""Objects of these have no version to compare with `If-Match`."""
 
 POD_GROUP = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "p"},
              "spec": {"minMember": 1}}  # fmt: skip
@@ -212,25 +225,71 @@ def test_every_address_without_login_is_meant() -> None:
     assert set().union(MAY, BODIES, OTHER_NAMES, LATER_REFUSALS) <= set(OPERATIONS)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_who_may(operation: str, installation: tuple[dict[str, str], dict[str, ApiClient]], db: None) -> None:
-    places, callers = installation
+Installation = tuple[dict[str, str], dict[str, ApiClient]]
+
+
+def _call(operation: str, who: ApiClient, places: dict[str, str], *, undo: bool = True, **more: Any) -> ApiAnswer:
+    """Call it on ann's objects."""
     method, path = operation.split()
     start = max((each for each in NAMES if path.startswith(each)), key=len, default="")
     address = path.format_map(places | {"name": OTHER_NAMES.get(operation, NAMES.get(start, ""))})
+    point = transaction.savepoint()
+    answer = who(method, address, BODIES.get(operation, {} if method != "DELETE" else None), **more)
+    if undo:
+        transaction.savepoint_rollback(point)
+    return answer
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_who_may(operation: str, installation: Installation, db: None) -> None:
+    """The dry run is refused as the change is."""
+    places, callers = installation
     may, wrong = MAY.get(operation, {"root"}), {}
     for who, call in callers.items():
-        point = transaction.savepoint()
-        answer = call(method, address, BODIES.get(operation, {} if method != "DELETE" else None))
-        transaction.savepoint_rollback(point)
+        answers = [_call(operation, call, places)]
         refusals = {401} if who in {"anonymous", "disabled"} else {403, 404}
-        is_done = answer.status < 300 or answer.status == LATER_REFUSALS.get(operation)
-        if not (is_done if who in may else answer.status in refusals):
-            wrong[who] = (answer.status, answer.text[:300])
+        if who not in may and "dry_run" in PARAMETERS[operation]:
+            answers.append(_call(operation, call, places, query={"dry_run": True}))
+        for answer in answers:
+            is_done = answer.status < 300 or answer.status == LATER_REFUSALS.get(operation)
+            if not (is_done if who in may else answer.status in refusals):
+                wrong[who] = (answer.status, answer.text[:300])
     assert not wrong, "\n".join(f"{who} {answer}" for who, answer in wrong.items())
 
 
-def test_own_work_without_a_role(installation: tuple[dict[str, str], dict[str, ApiClient]], db: None) -> None:
+def _rows() -> dict[str, str]:
+    """A digest of each table of ours."""
+    tables = [
+        model._meta.db_table for app in ("pools", "scheduling") for model in apps.get_app_config(app).get_models()
+    ]
+    digest = "SELECT '{0}', coalesce(md5(string_agg(row::text, '' ORDER BY row::text)), '') FROM {0} AS row"
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(map(digest.format, tables)))
+        return dict(cursor.fetchall())
+
+
+def _allowed(operation: str, callers: dict[str, ApiClient]) -> ApiClient:
+    return callers["root" if "root" in MAY.get(operation, {"root"}) else "ann"]
+
+
+def test_a_dry_run_writes_nothing(installation: Installation, db: None) -> None:
+    places, callers = installation
+    before = _rows()
+    for operation in OPERATIONS:
+        if "dry_run" in PARAMETERS[operation]:
+            answer = _call(operation, _allowed(operation, callers), places, query={"dry_run": True}, undo=False)
+            assert answer.status == 200, (operation, answer.text)
+            assert _rows() == before, operation
+
+
+def test_a_version_that_is_not_in_force_is_refused(installation: Installation, db: None) -> None:
+    places, callers = installation
+    protected = [name for name in OPERATIONS if "If-Match" in PARAMETERS[name]]
+    answers = {name: _call(name, _allowed(name, callers), places, if_match='"999"').status for name in protected}
+    assert {name for name, status in answers.items() if status != 412} == WITHOUT_VERSION
+
+
+def test_own_work_without_a_role(installation: Installation, db: None) -> None:
     """A person keeps own work and requests after the loss of the role; a token with fewer roles does not."""
     places, callers = installation
     request = f"/api/configs/approval/{places['approval']}"

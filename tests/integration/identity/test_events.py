@@ -146,26 +146,25 @@ class TestStream:
         assert _users(again.events("user/bob")) == ["user/bob"]
 
     def test_it_resumes_behind_an_entry_of_the_audit_list(self, admin: str) -> None:
+        """A browser names it in the address. Zero is from the beginning."""
         make_user("bob")
         entry = AuditEntry.objects.get(action="user.created", object="user/bob")
         make_user("carol")
         assert _users(Stream(admin, str(entry.pk)).events("user/carol")) == ["user/carol"]
-
-    def test_zero_is_from_the_beginning(self, admin: str) -> None:
+        answer = _get(admin, {"last_event_id": str(entry.pk)}, {})
+        assert b"user/carol" in next(chunk for chunk in answer.streaming_content if b"user/" in chunk)
+        answer.close()
         assert _users(Stream(admin, "0").events("user/root")) == ["user/root"]
 
-    @pytest.mark.parametrize("last", ["abc", "x", "-1", "1.5", "9" * 40, "١", str(2**63), "9" * 11])
-    @pytest.mark.parametrize("is_header", [True, False])
-    def test_a_place_that_is_none_is_refused(self, admin: str, last: str, is_header: bool) -> None:
-        headers = {"Last-Event-ID": last.encode("utf-8").decode("latin-1")} if is_header else {}
-        query = {} if is_header else {"last_event_id": last}
-        answer = _get(admin, query, headers)
-        assert answer.status_code == 400
-        (fault,) = answer.json()["violations"] if "violations" in answer.json() else answer.json()["details"]
-        assert "Send the id of an event, or of an entry of the audit list" in fault["message"]
-        assert last not in fault["message"]
-
-    def test_a_place_of_a_server_before_a_restore_is_refused(self, admin: str) -> None:
+    def test_a_place_that_is_none_is_refused(self, admin: str) -> None:
+        for last in ("abc", "-1", "1.5", "9" * 40, "١", str(2**63), "9" * 11):
+            header = {"Last-Event-ID": last.encode("utf-8").decode("latin-1")}
+            for query, headers in (({}, header), ({"last_event_id": last}, {})):
+                answer = _get(admin, query, headers)
+                assert answer.status_code == 400
+                (fault,) = answer.json()["details"]
+                assert "Send the id of an event, or of an entry of the audit list" in fault["message"]
+                assert last not in fault["message"]
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
             ahead = cursor.fetchone()[0] + 1_000_000
@@ -247,14 +246,6 @@ class TestLateCommit:
         assert [user for user in _users(early + later) if user != "user/root"] == ["user/slow", "user/quick"]
         assert slow_id < AuditEntry.objects.get(action="user.created", object="user/quick").pk
 
-    def test_following_ids_alone_would_have_missed_it(self, admin: str) -> None:
-        """The mistake this stream avoids, shown."""
-        with held_elsewhere(uncommitted_user("slow")):
-            make_user("quick")
-            highest = AuditEntry.objects.order_by("-pk").values_list("pk", flat=True)[0]
-        assert not AuditEntry.objects.filter(pk__gt=highest, object="user/slow").exists()
-        assert AuditEntry.objects.filter(object="user/slow").exists()
-
 
 def _id_in_progress() -> int:
     """The last id given out before the quick one, whose row nobody else can see yet."""
@@ -276,27 +267,26 @@ class TestWhoSeesWhat:
         create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=1), actor=SYSTEM)
         assert [event["object"] for event in stream.events("pool/team--a")] == ["pool/team--a"]
 
-    def test_a_role_that_is_given_meanwhile_counts_from_then(self, admin: str) -> None:
+    def test_a_role_that_is_given_or_taken_meanwhile_counts_from_then(self, admin: str) -> None:
         make_user("bob")
-        stream = Stream("bob")
+        first, stream = Stream("bob"), Stream("bob")
         apply_change(GrantRole(username="bob", role_name="osmo-viewer"))
-        make_user("carol")
-        assert _users(stream.events("user/carol")) == ["user/carol"]
-
-    def test_a_role_that_is_taken_counts_from_then(self, admin: str) -> None:
-        make_user("bob", "osmo-viewer")
-        stream = Stream("bob")
+        make_user("dora")
+        assert _users(first.events("user/dora")) == ["user/dora"]
         apply_change(RevokeRole(username="bob", role_name="osmo-viewer"))
         make_user("carol")
         apply_change(CreateToken(owner="bob", name="own"))
         seen = [event["object"] for event in stream.events("token/own")]
         assert "user/carol" not in seen
 
-    def test_it_ends_with_the_token(self, admin: str) -> None:
-        stream = Stream(admin)
+    def test_it_ends_with_the_token_and_with_the_login(self, admin: str) -> None:
+        make_user("bob", "osmo-viewer")
+        of_bob, stream = Stream("bob"), Stream(admin)
+        apply_change(DeleteUser(username="bob"))
         AccessToken.objects.get(owner__username=admin).delete()
         make_user("carol")
-        assert stream.events() == []
+        assert (of_bob.events(), stream.events()) == ([], [])
+        assert Client().get("/api/events").status_code == 401
 
     @pytest.mark.parametrize("end", ["logout", "expiry", "password"])
     def test_it_ends_with_the_session(self, admin: str, end: str) -> None:
@@ -313,25 +303,6 @@ class TestWhoSeesWhat:
         assert stream.events() == []
         of_other = kept.events(None if end == "password" else "user/carol")
         assert _users(of_other) == ([] if end == "password" else ["user/carol"])
-
-    def test_it_ends_with_the_login(self, admin: str) -> None:
-        make_user("bob", "osmo-viewer")
-        stream = Stream("bob")
-        apply_change(DeleteUser(username="bob"))
-        make_user("carol")
-        assert stream.events() == []
-
-    def test_a_browser_session_will_do(self, admin: str) -> None:
-        client = sign_in(admin)
-        response = client.get("/api/events")
-        chunks = iter(response.streaming_content)
-        next(chunks)
-        make_user("bob")
-        assert any(b"user/bob" in chunk for chunk in chunks)
-        response.close()
-
-    def test_not_without_a_login(self, admin: str) -> None:
-        assert Client().get("/api/events").status_code == 401
 
 
 class TestManyReaders:
@@ -463,12 +434,9 @@ class TestCrowd:
         assert [name for name in seen if name.startswith("user/u")] == [f"user/{name}" for name in names]
 
 
-@pytest.mark.parametrize("place", [StreamPosition(1), StreamPosition(745, 12), StreamPosition(2**63, 10**12 - 1)])
-def test_a_place_survives_being_written(place: StreamPosition) -> None:
-    assert parse_position(str(place)) == place
-
-
-def test_places_order_by_transaction_first() -> None:
+def test_a_place_survives_being_written_and_orders_by_transaction_first() -> None:
+    for place in (StreamPosition(1), StreamPosition(745, 12), StreamPosition(2**63, 10**12 - 1)):
+        assert parse_position(str(place)) == place
     assert int(str(StreamPosition(9, 999))) < int(str(StreamPosition(10, 1))) < int(str(StreamPosition(10, 2)))
 
 
@@ -487,20 +455,9 @@ def test_the_index_serves_the_stream() -> None:
     assert "Sort" not in plan
 
 
-def test_a_browser_names_the_last_event_in_the_address(admin: str) -> None:
-    make_user("bob")
-    entry = AuditEntry.objects.get(action="user.created", object="user/bob")
-    make_user("carol")
-    token = issue_jwt(apply_change(CreateToken(owner=admin, name="address"))[0])[0]
-    answer = Client().get(f"/api/events?last_event_id={entry.pk}", headers={"Authorization": f"Bearer {token}"})
-    chunks = iter(answer.streaming_content)
-    assert b"user/carol" in next(chunk for chunk in chunks if b"user/" in chunk)
-    answer.close()
-
-
 def _get(user: Any, query: dict[str, str], headers: dict[str, str]) -> Any:
-    token = issue_jwt(apply_change(CreateToken(owner=user, name="place"))[0])[0]
-    return Client().get("/api/events", query, headers={"Authorization": f"Bearer {token}"} | headers)
+    token = AccessToken.objects.first() or apply_change(CreateToken(owner=user, name="place"))[0]
+    return Client().get("/api/events", query, headers={"Authorization": f"Bearer {issue_jwt(token)[0]}"} | headers)
 
 
 def test_streams_share_what_they_read(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:

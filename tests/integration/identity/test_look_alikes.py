@@ -95,15 +95,12 @@ def test_no_entry_makes_such_an_account(
     assert User.objects.count() == known
 
 
-@pytest.mark.parametrize("name", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
-def test_the_sentence_says_what_is_allowed_and_not_the_name(name: str) -> None:
-    (found,) = user_name_violations(name)
-    assert "letters a to z" in found.message and name not in found.message
-
-
-@pytest.mark.parametrize("name", ["ann", "Ann.Smith", "ann+ci@corp.example", "7of9", "a_b-c", "a" * 150])
-def test_usual_names(name: str) -> None:
-    assert user_name_violations(name) == []
+def test_the_sentence_says_what_is_allowed_and_not_the_name() -> None:
+    for name in LOOK_ALIKES.values():
+        (found,) = user_name_violations(name)
+        assert "letters a to z" in found.message and name not in found.message
+    for name in ("ann", "Ann.Smith", "ann+ci@corp.example", "7of9", "a_b-c", "a" * 150):
+        assert user_name_violations(name) == [], name
 
 
 def test_a_name_that_differs_in_capitals_only(admin: ApiClient) -> None:

@@ -27,55 +27,39 @@ def some_pools(module_data: Callable[[], Any]) -> None:
 class TestRead:
     def test_everything_about_oneself(self, caller: Callers) -> None:
         answer = caller("bob", "osmo-team-user")("GET", ADDRESS).body
-        assert answer["profile"] == {
-            "username": "bob",
-            "email_notification": False,
-            "slack_notification": False,
-            "pool": None,
-            "email": "",
-        }
+        nothing = {"email_notification": False, "slack_notification": False, "pool": None, "email": ""}
+        assert answer["profile"] == nothing | {"username": "bob"}
         assert answer["roles"] == ["osmo-team-user"]
         assert answer["pools"] == ["team", "team--a", "team--b"]
         assert answer["token"]["name"] == "t0"
         assert isinstance(answer["token"]["expires_at"], str)
 
-    @pytest.mark.parametrize(
-        ("roles", "pools"),
-        [
-            ((), []),
-            (("osmo-viewer",), []),
-            (("osmo-team2-user",), ["team2"]),
-            (("osmo-team-x-admin",), ["team-x"]),
-            (("osmo-admin",), ["team", "team--a", "team--b", "team-x", "team2"]),
-        ],
-    )
-    def test_pools_are_those_one_may_submit_to(self, caller: Callers, roles: tuple[str, ...], pools: list[str]) -> None:
-        assert caller("bob", *roles)("GET", ADDRESS).body["pools"] == pools
-
-    def test_a_token_with_fewer_roles_opens_fewer_pools(self, caller: Callers) -> None:
+    def test_pools_are_those_one_may_submit_to(self, caller: Callers) -> None:
+        for name, roles, pools in (
+            ("nobody", (), []),
+            ("reader", ("osmo-viewer",), []),
+            ("two", ("osmo-team2-user",), ["team2"]),
+            ("x", ("osmo-team-x-admin",), ["team-x"]),
+            ("root", ("osmo-admin",), ["team", "team--a", "team--b", "team-x", "team2"]),
+        ):
+            assert caller(name, *roles)("GET", ADDRESS).body["pools"] == pools
         caller("bob", "osmo-team-user", "osmo-team2-user")
         limited = caller("bob", token_roles=("osmo-team2-user",))
-        assert limited("GET", ADDRESS).body["pools"] == ["team2"]
+        assert limited("GET", ADDRESS).body["pools"] == ["team2"], "a token with fewer roles opens fewer pools"
 
 
 class TestWrite:
     def test_default_pool(self, caller: Callers) -> None:
+        """One that may not be used is as unknown as one that does not exist."""
         bob = caller("bob", "osmo-team-user")
+        for pool in ("nothing", "team2", "team--gone", "team--_shared"):
+            refused = bob("POST", ADDRESS, {"pool": pool})
+            assert (refused.status, refused.body["message"]) == (400, f"Pool {pool} not found.")
         answer = bob("POST", ADDRESS, {"pool": "team--a"})
         assert (answer.status, answer.body) == (200, None)
         assert bob("GET", ADDRESS).body["profile"]["pool"] == "team--a"
-
-    @pytest.mark.parametrize("pool", ["nothing", "team2", "team--gone", "team--_shared"])
-    def test_a_pool_one_may_not_use_is_as_unknown_as_one_that_is_not(self, caller: Callers, pool: str) -> None:
-        answer = caller("bob", "osmo-team-user")("POST", ADDRESS, {"pool": pool})
-        assert answer.status == 400
-        assert answer.body["message"] == f"Pool {pool} not found."
-
-    def test_a_default_that_is_gone_is_not_offered(self, caller: Callers) -> None:
-        bob = caller("bob", "osmo-team-user")
-        bob("POST", ADDRESS, {"pool": "team--a"})
         world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
-        assert bob("GET", ADDRESS).body["profile"]["pool"] is None
+        assert bob("GET", ADDRESS).body["profile"]["pool"] is None, "one that is gone is not offered"
 
     def test_mail_address(self, caller: Callers) -> None:
         bob = caller("bob")
@@ -89,22 +73,14 @@ class TestWrite:
         assert bob("POST", ADDRESS, {"email": ""}).status == 200
         assert bob("GET", ADDRESS).body["profile"]["email"] == ""
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "bob",
-            "bob@",
-            "bob@example.com, eve@example.com",
-            "bob@example.com\n",
-            f"{'b' * 250}@example.com",
-            "a@b.example/general/c@b.example",
-            "@bob@example.com",
-        ],
-    )
-    def test_no_mail_address(self, caller: Callers, text: str) -> None:
+    def test_no_mail_address(self, caller: Callers) -> None:
         bob = caller("bob")
-        answer = bob("POST", ADDRESS, {"email": text})
-        assert (answer.status, answer.body["details"][0]["path"]) == (400, "email")
+        for text in (
+            "bob", "bob@", "bob@example.com, eve@example.com", "bob@example.com\n", f"{'b' * 250}@example.com",
+            "a@b.example/general/c@b.example", "@bob@example.com",
+        ):  # fmt: skip
+            answer = bob("POST", ADDRESS, {"email": text})
+            assert (answer.status, answer.body["details"][0]["path"]) == (400, "email"), text
         assert bob("GET", ADDRESS).body["profile"]["email"] == ""
 
     def test_the_address_of_an_identity_provider_stays(self, caller: Callers) -> None:
@@ -121,13 +97,5 @@ class TestWrite:
         assert bob("POST", ADDRESS, {"slack_notification": True}).status == 200
         profile = bob("GET", ADDRESS).body["profile"]
         assert (profile["email_notification"], profile["slack_notification"]) == (True, True)
-
-    @pytest.mark.parametrize("body", [{"email_notification": "yes"}, {"pool": 7}, {"username": "root"}, ["pool"]])
-    def test_what_cannot_be_set(self, caller: Callers, body: object) -> None:
-        assert caller("bob")("POST", ADDRESS, body).status == 400
-
-    def test_dry_run(self, caller: Callers) -> None:
-        bob = caller("bob", "osmo-team-user")
-        answer = bob("POST", f"{ADDRESS}?dry_run=True", {"pool": "team"}).body
-        assert (answer["before"]["pool"], answer["after"]["pool"]) == (None, "team")
-        assert bob("GET", ADDRESS).body["profile"]["pool"] is None
+        for body in ({"email_notification": "yes"}, {"pool": 7}, {"username": "root"}, ["pool"]):
+            assert bob("POST", ADDRESS, body).status == 400

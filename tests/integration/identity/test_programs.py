@@ -25,7 +25,8 @@ from pools.models import AccessToken, AuditEntry
 from pools.security.tokens import issue_jwt
 from scheduling.api.work.workflows import WorkflowList
 from tests.support import world
-from tests.support.api_client import Callers
+from tests.support.api_client import ApiClient
+from tests.support.world import ModuleData
 
 WORKERS = "/api/gpu_quota/ns/allocation"
 WORKER = {"id": "w", "workload": "x", "request": {"tflops": "10", "vram": "1Gi"}, "count": 1}
@@ -68,18 +69,24 @@ REQUESTS: dict[str, tuple[str, str, str, dict[str, str], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def tokens_once(admin_once: ApiClient, module_data: ModuleData) -> dict[str, str]:
+    with module_data():
+        world.make_pool("team")
+        world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "100"}}}))
+        assert admin_once("POST", WORKERS, WORKER | {"id": "known"}).status == 200
+        world.make_user("nobody")
+        found = {ADMIN: admin_once.token, NOBODY_S: world.call_as("nobody").token, REVOKED: world.call_as("root").token}
+        encoded = {name: issue_jwt(token)[0] for name, token in found.items() if token is not None}
+        AccessToken.objects.filter(pk=found[REVOKED].pk).delete()  # type: ignore[union-attr]
+    return encoded
+
+
 @pytest.fixture
-def tokens(caller: Callers, settings: Any) -> dict[str, str]:
+def tokens(tokens_once: dict[str, str], db: None, settings: Any) -> dict[str, str]:
     """The JWT of each caller. A proxy may say that a request came over TLS."""
     settings.SECURE_PROXY_SSL_HEADER, settings.SECURE_HSTS_SECONDS = ("HTTP_X_FORWARDED_PROTO", "https"), 600
-    world.make_pool("team")
-    world.apply_change(PutGpuQuota(namespace="ns", spec={"total": {"requests": {"tflops": "100"}}}))
-    admin = caller("root", "osmo-admin")
-    assert admin("POST", WORKERS, WORKER | {"id": "known"}).status == 200
-    found = {ADMIN: admin.token, NOBODY_S: caller("nobody").token, REVOKED: caller("root").token}
-    encoded = {name: issue_jwt(token)[0] for name, token in found.items() if token is not None}
-    AccessToken.objects.filter(pk=found[REVOKED].pk).delete()  # type: ignore[union-attr]
-    return encoded
+    return tokens_once
 
 
 @pytest.mark.parametrize("case", REQUESTS)
