@@ -20,7 +20,6 @@ from tests.integration.cohorts.conftest import (
     create_cohorts,
     create_member_pool,
     gpu_quota_row,
-    set_parent_past_trigger,
 )
 from tests.support import world
 
@@ -122,26 +121,6 @@ def test_a_smaller_limit_stops_nothing_and_ending_work_reduces_the_debt() -> Non
         world.apply_change(CancelWorkflow(name=name), actor=world.admin_actor())
     world.reconcile()
     assert (total_usage_of("a", "b"), read_status(waits)) == ([6, 3], "RUNNING")
-
-
-def test_nothing_starts_on_a_cycle_and_running_work_continues() -> None:
-    create_cohorts("a 0", "  b 0")
-    create_member_pool("p", "b", 4)
-    create_member_pool("free", "elsewhere", 4)
-    submit("p", count=2)
-    world.reconcile()
-    set_parent_past_trigger("a", "b")
-    waits = submit("p", count=2)
-    submit("free", count=4)
-    world.reconcile()
-    assert total_usage_of("p", "free") == [2, 4]
-    assert {read_status(name) for name in waits} == {"PENDING"}
-    assert reason_fields(waits[0])[0] == "cycle"
-    assert "form a cycle: b → a → b;" in reason_message(waits[0])
-    world.apply_change(PutCohort(name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]}))
-    world.reconcile()
-    assert total_usage_of("p") == [4]
-    assert verify() == []
 
 
 def test_a_pool_s_maximum_holds_inside_a_cohort() -> None:

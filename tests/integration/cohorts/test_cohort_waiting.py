@@ -64,16 +64,11 @@ def test_work_that_can_never_start(example_tree: None, admin: ApiClient) -> None
     reconcile()
     body = {"parent": "corp", "quotas": [gpu_quota_row(0, 3)]}
     assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], ["large-1"])
-    assert starting_and_blocked(
-        admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu_quota_row(0, 4)]}, query=TRY)
-    ) == (
-        [],
-        [],
-    )
+    wider = body | {"quotas": [gpu_quota_row(0, 4)]}
+    assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", wider, query=TRY)) == ([], [])
     apply_change(PutCohort(name="research", body=body))
-    assert starting_and_blocked(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), (
-        "it was so before"
-    )
+    again = admin("PUT", "/api/configs/cohort/research", body, query=TRY)
+    assert starting_and_blocked(again) == ([], []), "it was so before"
 
 
 def test_admitted_work_that_does_not_run_yet(example_tree: None, admin: ApiClient) -> None:
@@ -133,23 +128,21 @@ def post_form(address: str, typed: dict[str, str]) -> str:
     return client.post(address, {**typed, "step": "preview"}, follow=True).content.decode()
 
 
-@pytest.mark.parametrize(
-    ("patch", "debts"),
-    [
-        ({"borrowing_limit": 1}, [("serve", "pool", 0, 3)]),
-        ({"borrowing_limit": 4}, []),
-        ({"cohort": None, "borrowing_limit": None}, []),
-        ({"resources": {"gpu": {"guarantee": 8}}}, [("prod", "cohort", 0, 2)]),
-    ],
-)
-def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
-    example_tree: None, admin: ApiClient, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
-) -> None:
-    one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
-    assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
-    configs = one.body["after"]["configs"]
-    many = admin("PUT", "/api/configs/pool", {"configs": {"serve": configs}}, query=TRY)
-    assert many.body["debts"] == one.body["debts"]
+DEBTS: list[tuple[dict[str, Any], list[tuple[str, str, int, int]]]] = [
+    ({"borrowing_limit": 1}, [("serve", "pool", 0, 3)]),
+    ({"borrowing_limit": 4}, []),
+    ({"cohort": None, "borrowing_limit": None}, []),
+    ({"resources": {"gpu": {"guarantee": 8}}}, [("prod", "cohort", 0, 2)]),
+]
+
+
+def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(example_tree: None, admin: ApiClient) -> None:
+    for patch, debts in DEBTS:
+        one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
+        assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
+        configs = one.body["after"]["configs"]
+        many = admin("PUT", "/api/configs/pool", {"configs": {"serve": configs}}, query=TRY)
+        assert many.body["debts"] == one.body["debts"]
 
 
 def test_low_work_that_more_lenders_may_reclaim(admin: ApiClient) -> None:

@@ -79,18 +79,12 @@ def test_all_faults_at_once() -> None:
     assert not Cohort.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("weight", "code"),
-    [
-        ("1", "bad_value"),
-        (True, "bad_value"),
-        (float("inf"), "bad_value"),
-        (10**10, "too_large"),
+def test_an_invalid_weight() -> None:
+    for weight, code in (
+        ("1", "bad_value"), (True, "bad_value"), (float("inf"), "bad_value"), (10**10, "too_large"),
         (1e-10, "bad_weight"),
-    ],
-)
-def test_an_invalid_weight(weight: object, code: str) -> None:
-    assert refused_codes(PutCohort(name="org", body={"weight": weight})) == {("weight", code)}
+    ):  # fmt: skip
+        assert refused_codes(PutCohort(name="org", body={"weight": weight})) == {("weight", code)}
 
 
 def test_limits_need_a_parent() -> None:
