@@ -12,7 +12,7 @@ from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.subpools import ResizeSubpool
 from pools.models import Backend, Pool
 from pools.selectors.quotas.pool_balance import read_balance
-from tests.support.world import apply_change, check_deferred_constraints, make_pool, triggers_off
+from tests.support.world import ModuleData, apply_change, check_deferred_constraints, make_pool, triggers_off
 
 pytestmark = pytest.mark.django_db
 
@@ -30,17 +30,18 @@ def write(sql: str) -> None:
     check_deferred_constraints()
 
 
-@pytest.fixture
-def team() -> Pool:
+@pytest.fixture(scope="module")
+def team(module_data: ModuleData) -> Pool:
     """A pool of 12 GPUs: 8 of h100, 4 of a100; its subpool a has 4 and 2 of them, b 2 and 0."""
-    pool = make_pool("team", 12, a=6, b=2)
-    apply_change(PutBackend(name="sim", body={"flavors": FLAVORS}))
-    write(
-        f"""UPDATE pools_pool SET flavors = {rows(h100=8, a100=4)} WHERE name = 'team';
-        UPDATE pools_pool SET flavors = {rows(h100=4, a100=2)} WHERE name = 'team--a';
-        UPDATE pools_pool SET flavors = {rows(h100=2)} WHERE name = 'team--b'"""
-    )
-    return pool
+    with module_data():
+        pool = make_pool("team", 12, a=6, b=2)
+        apply_change(PutBackend(name="sim", body={"flavors": FLAVORS}))
+        write(
+            f"""UPDATE pools_pool SET flavors = {rows(h100=8, a100=4)} WHERE name = 'team';
+            UPDATE pools_pool SET flavors = {rows(h100=4, a100=2)} WHERE name = 'team--a';
+            UPDATE pools_pool SET flavors = {rows(h100=2)} WHERE name = 'team--b'"""
+        )
+        return pool
 
 
 def test_the_balance_has_each_flavor(team: Pool) -> None:

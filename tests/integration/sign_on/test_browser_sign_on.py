@@ -135,10 +135,6 @@ class TestAccounts:
         assert not is_signed_on(corp.browser)
         answer = corp.sign_on()
         assert answer.status_code == 403 and "disabled" in error_code(answer)
-
-    def test_a_disabled_account_with_nothing_left_is_not_opened_by_a_sign_on(self, corp: FaultyProvider) -> None:
-        corp.sign_on()
-        apply_change(SetActive(username="ann", active=False))
         apply_change(UnlinkUser(username="ann", provider="corp"))
         RoleAssignment.objects.filter(user__username="ann").delete()
         assert "exists already and is not linked" in error_code(corp.sign_on())
@@ -174,13 +170,8 @@ class TestTheApi:
             apply_change(CreateUser(id=name, roles=roles), password=PASSWORD)
             browser.post("/login/", {"username": name, "password": PASSWORD})
         (shown,) = corp.browser.get("/api/auth/user/ann/identity").json()
-        assert {key: shown[key] for key in ("provider", "username", "groups", "sync", "is_valid")} == {
-            "provider": "corp",
-            "username": "ann",
-            "groups": ["watchers"],
-            "sync": "force",
-            "is_valid": True,
-        }
+        found = [shown[key] for key in ("provider", "username", "groups", "sync", "is_valid")]
+        assert found == ["corp", "ann", ["watchers"], "force", True]
         address = "/api/auth/user/ann/identity/corp"
         assert stranger.get("/api/auth/user/ann/identity").status_code == 403
         assert [browser.delete(address).status_code for browser in (stranger, corp.browser)] == [403, 403]
@@ -347,11 +338,11 @@ class TestAddresses:
         page = corp.browser.get("/login/?next=/nodes").content.decode()
         assert 'href="/sign-on/corp/?next=%2Fnodes">Sign on with Corp</a>' in page
 
-    @pytest.mark.parametrize("address", ["https://evil.example/", "//evil.example/", "javascript:alert(1)", "/\\evil"])
-    def test_nobody_is_sent_to_another_host(self, corp: FaultyProvider, address: str) -> None:
-        query = corp.browser.get("/sign-on/corp/", {"next": address}).headers["Location"]
-        assert "evil" not in query
-        assert corp.sign_on(f"?next={address}").headers["Location"] == "/"
+    def test_nobody_is_sent_to_another_host(self, corp: FaultyProvider) -> None:
+        for address in ("https://evil.example/", "//evil.example/", "javascript:alert(1)", "/\\evil"):
+            query = corp.browser.get("/sign-on/corp/", {"next": address}).headers["Location"]
+            assert "evil" not in query
+            assert corp.sign_on(f"?next={address}").headers["Location"] == "/", address
 
     def test_an_unknown_provider(self, corp: FaultyProvider) -> None:
         for path in ("/sign-on/other/", "/sign-on/other/callback/?state=x"):
