@@ -24,7 +24,7 @@ from tests.support.nightly_parts import samples
 
 pytestmark = pytest.mark.django_db
 
-OF_A_DAY, OF_A_NIGHT = range(1), range(1, 100)
+OF_A_DAY, OF_A_NIGHT = (0, 2), (1, *range(3, 100))
 
 
 def gang_file(name: str, tasks: int, gpus: int, action: str) -> str:
