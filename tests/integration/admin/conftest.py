@@ -17,6 +17,8 @@ from scheduling.models import Workflow
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support.world import apply_change, make_subpool, make_user, sign_in
 
+SignedIn = Callable[[str], Client]
+"""What the fixture `as_person` is: the browser of one of these users."""
 ROLES_BY_USER = {
     "root": ("osmo-admin",),
     "viewer": ("osmo-viewer",),
@@ -77,7 +79,7 @@ def pools_and_users(pools_and_users_once: None, db: None) -> None:
 
 
 @pytest.fixture
-def as_person(pools_and_users: None) -> Callable[[str], Client]:
+def as_person(pools_and_users: None) -> SignedIn:
     """A browser in which the user is signed in."""
     return sign_in
 

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
 from django.core.cache import cache
-from django.test import Client
 
-from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.users import SetPassword
 from pools.domain.people.role_changes import right_changes
 from pools.models import AccessToken, AuditEntry, Backend, IdempotencyRecord, Pool, User
-from scheduling.models import Workflow, WorkflowConfig
-from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, submit_workflow
+from scheduling.models import Workflow
+from tests.integration.admin.conftest import WORKFLOW, SignedIn, actor_named, confirm_change, submit_workflow
 from tests.support import world
 
 SECRET = "only-for-tests-4711"
 POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
 
 
-def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Client]) -> None:
+def test_configuring_a_pool_shows_its_effect_first(as_person: SignedIn) -> None:
     root, address = as_person("root"), "/pools/team/configuration"
     form = root.get(address).context["form"]
-    assert {name: form[name].value() for name in ("guarantee", "maximum", "weight")} == {
-        "guarantee": 100,
-        "maximum": "",
-        "weight": 1,
-    }
+    assert [form[name].value() for name in ("guarantee", "maximum", "weight")] == [100, "", 1]
     refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"}, follow=True)
     assert refused.status_code == 400
     assert "below the 50 GPUs allocated" in refused.context["form"].errors["guarantee"][0]
@@ -36,18 +27,12 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
     row = Pool.objects.get(name="team")
     assert (row.guarantee, row.description) == (80, "ours")
     assert AuditEntry.objects.filter(object="pool/team").latest("id").actor == "root"
+    new = {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"}
+    answer = root.post("/pools/-/create", new, follow=True)
+    assert "exists already" in answer.context["form"].errors["name"][0], "a creation changes no pool that exists"
 
 
-def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str], Client]) -> None:
-    root = as_person("root")
-    answer = root.post(
-        "/pools/-/create", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"}, follow=True
-    )
-    assert "exists already" in answer.context["form"].errors["name"][0]
-    assert Pool.objects.get(name="team").guarantee == 100
-
-
-def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client]) -> None:
+def test_archiving_a_pool_and_bringing_it_back(as_person: SignedIn) -> None:
     root, address = as_person("root"), "/pools/other/archive"
     for refused in (root.get(address), root.post(address, {"step": "preview"}, follow=True)):
         text = " ".join(refused.content.decode().split())
@@ -64,7 +49,6 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert "Its quota of 50 GPUs of cluster sim can be given to other pools." in text
     assert not Pool.objects.get(name="other").archived
     stale = root.post(address, {**preview.context["hidden"], "version": 999, "step": "confirm"})
-    assert stale.status_code == 302
     assert "changed_meanwhile" in stale["Location"]
     assert not Pool.objects.get(name="other").archived
     assert root.post(address, {**preview.context["hidden"], "step": "confirm"}).status_code == 302
@@ -76,11 +60,12 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert "Create a subpool" not in page
     assert confirm_change(root, "/pools/other/configuration", **POOL | {"guarantee": "50"}).status_code == 302
     assert not Pool.objects.get(name="other").archived
+    world.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
+    text = root.post("/pools/endless/archive", {"step": "preview"}, follow=True).content.decode()
+    assert "is deleted for good" in text and "quota of" not in text, "without a limit it leaves no number of GPUs"
 
 
-def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
-    as_person: Callable[[str], Client],
-) -> None:
+def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(as_person: SignedIn) -> None:
     root = as_person("root")
     submit_workflow("team--a", name="one")
     submit_workflow("team", name="two")
@@ -97,37 +82,7 @@ def test_a_pool_with_a_drain_and_active_work_names_them_before_its_archival(
     assert "two-1" in work["Work of team"] and "one-1" not in work["Work of team"]
 
 
-def test_a_pool_without_a_limit_leaves_no_number_of_gpus(as_person: Callable[[str], Client]) -> None:
-    world.make_pool("endless", -1, on=Backend.objects.get(name="sim"))
-    preview = as_person("root").post("/pools/endless/archive", {"step": "preview"}, follow=True)
-    text = preview.content.decode()
-    assert "is deleted for good" in text
-    assert "quota of" not in text
-
-
-def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/users/worker/roles"
-    shown = root.post(address, {"roles": ["osmo-team-user", "osmo-viewer"], "step": "preview"}, follow=True)
-    chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "description": "moved"}
-    assert confirm_change(root, address, **chosen).status_code == 302
-    assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
-    assert '<span class="oa-mono">osmo-other-user</span>' in root.get("/users").content.decode()
-    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
-    assert "changed meanwhile" in stale.context["notice"]
-    assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
-    unknown = root.post(address, {"roles": ["osmo-ghost-user"], "step": "preview"}, follow=True)
-    assert unknown.status_code == 400
-    actions = {entry.action for entry in AuditEntry.objects.filter(object="user/worker", actor="root")}
-    assert {"role.granted", "role.revoked"} <= actions
-
-
-def test_nobody_disables_the_own_account(as_person: Callable[[str], Client]) -> None:
-    answer = as_person("root").post("/users/root/close")
-    assert "cannot close your own account" in answer.context["form"].non_field_errors()[0]
-    assert User.objects.get(username="root").is_active
-
-
-def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[str], Client]) -> None:
+def test_disabling_a_disabled_account_does_not_enable_it(as_person: SignedIn) -> None:
     first, second, address = as_person("root"), as_person("root"), "/users/worker/close"
     shown = [tab.get(address).context["extra"] for tab in (first, second)]
     for tab, sent in zip((first, second), shown, strict=True):
@@ -135,21 +90,12 @@ def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[st
         assert not User.objects.get(username="worker").is_active
     assert first.post(address, first.get(address).context["extra"]).status_code == 302
     assert User.objects.get(username="worker").is_active
+    own = first.post("/users/root/close")
+    assert "cannot close your own account" in own.context["form"].non_field_errors()[0]
+    assert User.objects.get(username="root").is_active
 
 
-def test_creating_users_reports_all_errors_at_once(as_person: Callable[[str], Client]) -> None:
-    root = as_person("root")
-    answer = root.post("/users/-/create", {"username": "no blanks", "password": "a#9"}, follow=True)
-    assert set(answer.context["form"].errors) == {"username", "password"}
-    assert "a#9" not in answer.content.decode()
-    typed = {"username": "fresh", "password": "", "roles": ["osmo-viewer"]}
-    assert confirm_change(root, "/users/-/create", **typed).status_code == 302
-    fresh = User.objects.get(username="fresh")
-    assert not fresh.has_usable_password()
-    assert fresh.created_by == "root"
-
-
-def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: Callable[[str], Client]) -> None:
+def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: SignedIn) -> None:
     root, address = as_person("root"), "/users/-/create"
     typed = {"username": "fresh", "password": SECRET, "roles": ["osmo-viewer"], "description": "new colleague"}
     preview = root.post(address, {**typed, "step": "preview"}, follow=True)
@@ -164,13 +110,19 @@ def test_the_preview_of_a_new_user_names_the_rights_and_no_password(as_person: C
     fresh = User.objects.get(username="fresh")
     assert fresh.check_password(SECRET)
     assert AuditEntry.objects.filter(object="user/fresh").latest("id").description == "new colleague"
-    nobody = root.post(address, {"username": "lonely", "step": "preview"}, follow=True).content.decode()
-    assert "sees no pool" in nobody
+    nobody = root.post(address, {"username": "lonely", "password": "", "step": "preview"}, follow=True)
+    assert "sees no pool" in nobody.content.decode()
+    assert root.post(address, {**nobody.context["hidden"], "step": "confirm"}).status_code == 302
+    lonely = User.objects.get(username="lonely")
+    assert (lonely.has_usable_password(), lonely.created_by) == (False, "root")
 
 
-def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
+def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: SignedIn) -> None:
     """Without the warning, a second submission would create an account without a password."""
     root, forgotten = as_person("root"), "a secret and was not kept"
+    weak = root.post("/users/-/create", {"username": "no blanks", "password": "a#9"}, follow=True)
+    assert set(weak.context["form"].errors) == {"username", "password"}
+    assert "a#9" not in weak.content.decode()
     refused = root.post("/users/-/create", {"username": "no blanks", "password": SECRET}, follow=True)
     assert set(refused.context["form"].errors) == {"username"}
     assert forgotten in refused.content.decode()
@@ -180,7 +132,7 @@ def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Ca
     assert forgotten not in root.get("/users/-/create").content.decode()
 
 
-def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) -> None:
+def test_errors_name_the_labels_of_the_page(as_person: SignedIn) -> None:
     root = as_person("root")
     pool = root.post("/pools/team/configuration", {**POOL, "weight": "-5", "step": "preview"}, follow=True)
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2,147,483,647."]
@@ -202,7 +154,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     }
 
 
-def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
+def test_tokens_of_a_user_whose_name_has_a_plus(as_person: SignedIn) -> None:
     world.make_user("ann+ops@example", "osmo-team-user")
     root = as_person("root")
     made = root.post("/tokens/-/create?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
@@ -211,7 +163,7 @@ def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Clien
     assert "/tokens/ci/revoke?owner=ann%2Bops%40example" in listed
 
 
-def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
+def test_one_s_own_password(as_person: SignedIn) -> None:
     world.apply_change(SetPassword(username="worker", password=SECRET), actor=actor_named("worker"))
     worker = as_person("worker")
     wrong = worker.post("/password_change/", {"old": "nope", "new": "another-secret-99", "again": "different"})
@@ -226,7 +178,7 @@ def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
     assert (entry.actor, entry.object) == ("worker", "user/worker")
 
 
-def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str], Client]) -> None:
+def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: SignedIn) -> None:
     worker = as_person("worker")
     bad = worker.post("/tokens/-/create", {"name": "9 lives", "days": "31"})
     assert bad.context["form"].errors["name"]
@@ -248,7 +200,7 @@ def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str]
 
 
 def test_a_token_form_that_is_sent_twice_makes_one_token_and_shows_its_secret(
-    as_person: Callable[[str], Client],
+    as_person: SignedIn,
 ) -> None:
     """A double click: the browser shows only the second answer."""
     worker, shown_form = as_person("worker"), {"csrfmiddlewaretoken": "s" * 64}
@@ -266,7 +218,7 @@ def test_a_token_form_that_is_sent_twice_makes_one_token_and_shows_its_secret(
     assert not any(first.context["secret"] in str(each) for each in kept), "no secret is stored"
 
 
-def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
+def test_backends_and_their_nodes(as_person: SignedIn) -> None:
     root, address = as_person("root"), "/clusters/sim/configuration"
     form = root.get(address).context["form"]
     lines = form["nodes"].value().splitlines()
@@ -279,105 +231,43 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert bad.status_code == 400
     assert len(bad.context["form"].errors["nodes"]) >= 3
     assert bad.context["form"]["nodes"].value() == "n0 eight\nn0 8\nn1 8 colour=red"
-    shown = root.post(address, {**typed, "nodes": "n0 8"}, follow=True)
+
     assert confirm_change(root, address, **typed | {"nodes": "\n".join(lines[:4])}).status_code == 302
     assert Backend.objects.get(name="sim").nodes.count() == 4
     assert Backend.objects.get(name="sim").reserve_after is None, "empty: never"
     assert Backend.objects.get(name="sim").victims == "least_lost"
     assert "the work that frees enough and loses least" in root.get("/clusters/sim").content.decode()
-    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
-    assert "changed meanwhile" in stale.context["notice"]
-    assert stale.context["hidden"]["nodes"] == "n0 8"
-    assert Backend.objects.get(name="sim").nodes.count() == 4
-    create = "/clusters/-/create"
-    taken = root.post(create, {"name": "sim", "namespace": "x", "victims": "youngest", "step": "preview"}, follow=True)
+    new = {"name": "second", "namespace": "x", "nodes": "m 4", "victims": "youngest"}
+    taken = root.post("/clusters/-/create", {**new, "name": "sim", "step": "preview"}, follow=True)
     assert "exists already" in taken.context["form"].non_field_errors()[0]
-    assert (
-        confirm_change(root, create, name="second", namespace="x", nodes="m 4", victims="youngest").status_code == 302
-    )
+    assert confirm_change(root, "/clusters/-/create", **new).status_code == 302
 
 
-@pytest.mark.parametrize(
-    ("field", "text"),
-    [
-        *(("minutes", text) for text in ("0", "10081", "1.5", "soon", "", "²")),
-        *(("retries", text) for text in ("-1", "101", "often")),
-    ],
+SENT_AGAIN = (
+    ("/pools/team/subpools/create", {"subpool_name": "fresh", "quota": "1"}, "/pools/team"),
+    ("/pools/team/subpools/a/resize", {"quota": "20"}, "/pools/team"),
+    ("/pools/team/subpools/a/delete", {}, "/pools/team"),
+    ("/cohorts/-/create", {"name": "firm"}, "/cohorts/firm"),
+    ("/cohorts/firm/delete", {}, "/cohorts"),
 )
-def test_the_settings_of_workflows_refuse_invalid_values(
-    as_person: Callable[[str], Client], field: str, text: str
-) -> None:
-    typed = {"minutes": "15", "step": "preview", field: text}
-    answer = as_person("root").post("/settings", typed, follow=True)
-    assert answer.status_code == 400
-    assert answer.context["form"].errors[field]
 
 
-def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
+def test_a_confirmation_that_is_sent_again_says_what_it_did(as_person: SignedIn) -> None:
     root = as_person("root")
-    address = "/settings"
-    shown = root.post(address, {"minutes": "6", "step": "preview"}, follow=True)
-    assert confirm_change(root, address, minutes="5").status_code == 302
-    assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    stale = root.post(address, {**shown.context["hidden"], "step": "confirm"}, follow=True)
-    assert "changed meanwhile" in stale.context["notice"]
-    assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
-    jobs = {job.name: job.interval_seconds for job in root.get("/jobs").context["jobs"]}
-    assert jobs["Archive drained subpools"] == 300
-    assert "5 minutes" in as_person("viewer").get("/settings").content.decode()
+    for address, typed, page in SENT_AGAIN:
+        preview = root.post(address, {**typed, "step": "preview"}, follow=True)
+        confirmed = {**preview.context["hidden"], "step": "confirm"}
+        assert root.post(address, confirmed)["Location"] == page
+        entries = AuditEntry.objects.count()
+        again = root.post(address, confirmed)
+        if address == "/cohorts/firm/delete":
+            assert (again.status_code, "Cohort firm was deleted." in again.content.decode()) == (404, True)
+        else:
+            assert (again.status_code, again.headers.get("Location")) == (302, page), address
+        assert AuditEntry.objects.count() == entries, address
 
 
-def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
-    root = as_person("root")
-    assert confirm_change(root, "/settings", minutes="15", retries="2").status_code == 302
-    row = WorkflowConfig.objects.get()
-    assert (row.max_retry_per_task, row.subpool_drain_interval_minutes) == (2, 15)
-    assert "2 times" in as_person("viewer").get("/settings").content.decode()
-
-
-@pytest.mark.parametrize(
-    ("address", "typed", "page"),
-    [
-        ("/pools/team/subpools/create", {"subpool_name": "fresh", "quota": "1"}, "/pools/team"),
-        ("/pools/team/subpools/a/resize", {"quota": "20"}, "/pools/team"),
-        ("/pools/team/subpools/a/delete", {}, "/pools/team"),
-        ("/cohorts/-/create", {"name": "firm"}, "/cohorts/firm"),
-    ],
-)
-def test_a_confirmation_that_is_sent_again_says_what_it_did(
-    as_person: Callable[[str], Client], address: str, typed: dict[str, str], page: str
-) -> None:
-    root = as_person("root")
-    preview = root.post(address, {**typed, "step": "preview"}, follow=True)
-    confirmed = {**preview.context["hidden"], "step": "confirm"}
-    assert root.post(address, confirmed)["Location"] == page
-    entries = AuditEntry.objects.count()
-    again = root.post(address, confirmed)
-    assert (again.status_code, again.headers.get("Location")) == (302, page)
-    assert AuditEntry.objects.count() == entries
-
-
-def test_a_removal_that_is_sent_again_says_what_it_did(as_person: Callable[[str], Client]) -> None:
-    root = as_person("root")
-    confirm_change(root, "/cohorts/-/create", name="firm")
-    preview = root.post("/cohorts/firm/delete", {"step": "preview"}, follow=True)
-    confirmed = {**preview.context["hidden"], "step": "confirm"}
-    assert root.post("/cohorts/firm/delete", confirmed)["Location"] == "/cohorts"
-    again = root.post("/cohorts/firm/delete", confirmed)
-    assert again.status_code == 404
-    assert "Cohort firm was deleted." in again.content.decode()
-
-
-def test_the_same_input_after_another_change_is_a_change(as_person: Callable[[str], Client]) -> None:
-    root, address = as_person("root"), "/pools/team/subpools/a/resize"
-    preview = root.post(address, {"quota": "20", "step": "preview"}, follow=True)
-    confirmed = {**preview.context["hidden"], "step": "confirm"}
-    assert root.post(address, confirmed)["Location"] == "/pools/team"
-    confirm_change(as_person("chief"), address, quota="25")
-    assert "changed_meanwhile=1" in root.post(address, confirmed)["Location"]
-
-
-def test_submitting(as_person: Callable[[str], Client]) -> None:
+def test_submitting(as_person: SignedIn) -> None:
     worker, address = as_person("worker"), "/submit"
     choices = [name for name, _ in worker.get(address).context["form"].fields["pool"].choices]
     assert choices == ["team", "team--a", "team--b"]
@@ -401,7 +291,7 @@ def test_submitting(as_person: Callable[[str], Client]) -> None:
     assert worker.get(f"{address}?like=nothing-1").status_code == 200
 
 
-def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Client]) -> None:
+def test_reporting_an_end_starts_the_next_group(as_person: SignedIn) -> None:
     workflow = submit_workflow("team--a")
     world.reconcile()
     chief, address = as_person("chief"), f"/workflows/{workflow.name}/end"
@@ -416,53 +306,18 @@ def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Clien
         assert "<select" not in answer.content.decode()
 
 
-def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str], Client]) -> None:
-    mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
-    world.reconcile()
-    chief = as_person("chief")
-    chief.post(f"/workflows/{ended.name}/end", {"status": "COMPLETED"})
-    address = "/workflows/-/cancel"
-    page = chief.get(address, {"name": [mine.name, ended.name]}).content.decode()
-    assert "done-1 has already ended (COMPLETED); there is nothing to cancel." in page
-    answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"})
-    results = {each.name: (each.is_done, each.message) for each in answer.context["results"]}
-    assert results[mine.name][0]
-    is_done, message = results[ended.name]
-    assert not is_done
-    assert "has already ended" in message
-    assert chief.get(address).status_code == 302
-    assert chief.get(address, {"name": "ghost-1"}).status_code == 404
-
-
-def test_the_reason_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", gpus=8)
-    world.reconcile()
-    waits = submit_workflow("team--b", gpus=9, name="wide")
-    page = as_person("worker").get(f"/workflows/{waits.name}").content.decode()
-    assert "Never on these nodes: it needs 9 GPUs" in page
-    world.apply_change(PutBackend(name="sim", body={"offline": True}))
-    page = as_person("worker").get(f"/workflows/{waits.name}").content.decode()
-    assert "sim is offline" in page
-    assert "OFFLINE" in as_person("worker").get("/").content.decode()
-
-
-def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
+def test_input_is_escaped(as_person: SignedIn) -> None:
     root = as_person("root")
     text = "<script>alert(1)</script>"
     typed = {**POOL, "about": text}
     preview = root.post("/pools/team/configuration", {**typed, "step": "preview"}, follow=True)
     assert text not in preview.content.decode()
     confirm_change(root, "/pools/team/configuration", **typed)
-    for address in (
-        "/pools/team",
-        "/activity/audit",
-        f"/pools?q={text}",
-        f"/workflows?user={text}",
-    ):
+    for address in ("/pools/team", "/activity/audit", f"/pools?q={text}", f"/workflows?user={text}"):
         assert text not in root.get(address).content.decode(), address
 
 
-def test_the_forms_of_roles_stay_small_with_a_thousand_pools(as_person: Callable[[str], Client]) -> None:
+def test_the_forms_of_roles_stay_small_with_a_thousand_pools(as_person: SignedIn) -> None:
     Pool.objects.bulk_create(
         Pool(name=f"many{number}", backend=Pool.objects.get(name="team").backend, guarantee=0) for number in range(60)
     )

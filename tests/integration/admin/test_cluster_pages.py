@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 from django.test import Client
@@ -13,6 +12,7 @@ from pools.domain.configuration.ownership import GitOwner, OwnedKind
 from pools.models import Backend, KubernetesSettings, Node
 from pools.services.changes.ownership import set_owners
 from scheduling.models import ClusterState, QueueDrift, QueueSync
+from tests.integration.admin.conftest import SignedIn, confirm_change
 
 LIST = "/clusters/-/sync"
 PAGE = "/clusters/prod/sync"
@@ -33,7 +33,7 @@ def _text(client: Client, address: str) -> str:
     return answer.content.decode()
 
 
-def test_a_cluster_that_forbids_the_calls_has_one_next_step(prod: Backend, as_person: Callable[[str], Client]) -> None:
+def test_a_cluster_that_forbids_the_calls_has_one_next_step(prod: Backend, as_person: SignedIn) -> None:
     text = _text(as_person("root"), PAGE)
     assert "OUT OF SYNC" in text
     assert "osmo-admin webhook manifest prod --url" in text
@@ -42,16 +42,13 @@ def test_a_cluster_that_forbids_the_calls_has_one_next_step(prod: Backend, as_pe
     listed = _text(as_person("root"), LIST)
     assert "1 of 1 cluster needs attention" in listed
     assert "apply the manifest" in listed
-
-
-def test_a_viewer_reads_the_next_step_and_has_no_button(prod: Backend, as_person: Callable[[str], Client]) -> None:
     text = _text(as_person("viewer"), PAGE)
     assert "Next step" in text
     assert "Test the connection</button>" not in text
     assert "Sync now" not in text
 
 
-def test_only_open_drift_counts(prod: Backend, as_person: Callable[[str], Client]) -> None:
+def test_only_open_drift_counts(prod: Backend, as_person: SignedIn) -> None:
     drift = {"backend": prod, "queue": "osmo-default-prod-ns", "field": "spec.priority", "theirs": 7, "ours": 100}
     row = QueueDrift.objects.create(**drift, author="kim", seen_at=timezone.now())
     root = as_person("root")
@@ -64,7 +61,7 @@ def test_only_open_drift_counts(prod: Backend, as_person: Callable[[str], Client
     assert root.get(LIST).context["rows"][0].open_drift == 0
 
 
-def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: Callable[[str], Client]) -> None:
+def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: SignedIn) -> None:
     text = _text(as_person("root"), "/clusters/-/connect")
     assert "kubectl config view --raw --minify --flatten" in text
     assert "an empty field keeps the stored one" not in text
@@ -73,32 +70,27 @@ def test_the_form_of_a_new_cluster_has_the_commands_before_it(as_person: Callabl
     assert '<details class="oa-group" open><summary>' in _text(as_person("root"), typed)
 
 
-@pytest.mark.parametrize(
-    ("access", "shown"),
-    [(None, {"offline"}), ("in_cluster", {"offline"}), ("kubeconfig", {"offline", "kubeconfig"})],
-)
-def test_a_cluster_of_git_shows_only_what_its_admins_change(
-    as_person: Callable[[str], Client], pools_and_users: None, access: str | None, shown: set[str]
-) -> None:
-    kind = Backend.Kind.SIMULATED if access is None else Backend.Kind.KUBERNETES
-    backend = Backend.objects.create(name="owned", kind=kind, namespace="owned", description="from a file")
-    if access is not None:
-        sealed = {"sealed_kubeconfig": b"sealed", "credential_mark": "mark"} if access == "kubeconfig" else {}
-        KubernetesSettings.objects.create(backend=backend, access=access, server="in-cluster", **sealed)
-    set_owners({(OwnedKind.BACKEND, "owned"): GitOwner("git@example.com:gpu", path="all.yaml")})
-    root, address = as_person("root"), "/clusters/owned/configuration"
-    page = _text(root, address)
-    assert set(re.findall(r'name="(namespace|about|nodes|access|context|offline|kubeconfig)"', page)) == shown
-    assert "Owned by Git: git@example.com:gpu, all.yaml. Change it in that file; only Offline" in page
-    if access == "kubeconfig":
-        return  # the stored text cannot be read
-    preview = root.post(address, {"offline": "on", "step": "preview"}, follow=True)
-    root.post(address, {**preview.context["hidden"], "step": "confirm"})
-    backend.refresh_from_db()
-    assert (backend.desired_offline, backend.description, backend.namespace) == (True, "from a file", "owned")
+def test_a_cluster_of_git_shows_only_what_its_admins_change(as_person: SignedIn) -> None:
+    root = as_person("root")
+    for access, shown in ((None, {"offline"}), ("in_cluster", {"offline"}), ("kubeconfig", {"offline", "kubeconfig"})):
+        name = (access or "simulated").replace("_", "-")
+        kind = Backend.Kind.SIMULATED if access is None else Backend.Kind.KUBERNETES
+        backend = Backend.objects.create(name=name, kind=kind, namespace=name, description="from a file")
+        if access is not None:
+            sealed = {"sealed_kubeconfig": b"sealed", "credential_mark": "mark"} if access == "kubeconfig" else {}
+            KubernetesSettings.objects.create(backend=backend, access=access, server="in-cluster", **sealed)
+        set_owners({(OwnedKind.BACKEND, name): GitOwner("git@example.com:gpu", path="all.yaml")})
+        address = f"/clusters/{name}/configuration"
+        page = _text(root, address)
+        assert set(re.findall(r'name="(namespace|about|nodes|access|context|offline|kubeconfig)"', page)) == shown
+        assert "Owned by Git: git@example.com:gpu, all.yaml. Change it in that file; only Offline" in page
+        if access != "kubeconfig":  # the stored text cannot be read
+            assert confirm_change(root, address, offline="on").status_code == 302
+            backend.refresh_from_db()
+            assert (backend.desired_offline, backend.description, backend.namespace) == (True, "from a file", name)
 
 
-def test_a_new_cluster_is_neither_online_nor_offline(as_person: Callable[[str], Client]) -> None:
+def test_a_new_cluster_is_neither_online_nor_offline(as_person: SignedIn) -> None:
     backend = Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="prod-ns")
     KubernetesSettings.objects.create(backend=backend, access=KubernetesSettings.Access.IN_CLUSTER)
     viewer = as_person("viewer")
@@ -118,7 +110,7 @@ def test_a_new_cluster_is_neither_online_nor_offline(as_person: Callable[[str], 
     assert badges("/clusters/prod") == ["ONLINE"]
 
 
-def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: Callable[[str], Client]) -> None:
+def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: SignedIn) -> None:
     cause = "The cluster does not answer; the call will be repeated. (No connection: Connection refused)"
     check = {"name": "connection", "ok": False, "needed": True, "sentence": cause}
     test = {"ok": False, "sentence": cause, "version": "", "checks": [check]}
@@ -130,23 +122,14 @@ def test_the_cause_of_a_failure_is_said_once(prod: Backend, as_person: Callable[
     assert _text(as_person("root"), PAGE).count("Connection refused") == 1
 
 
-def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_person: Callable[[str], Client]) -> None:
-    root, tabs = (
-        as_person("root"),
-        ["/clusters/prod", "/clusters/prod/losses", PAGE, "/clusters/prod/webhooks"],
-    )
-    for page in tabs:
+def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_person: SignedIn) -> None:
+    root, tabs = as_person("root"), ["/clusters/prod", "/clusters/prod/losses", PAGE, "/clusters/prod/webhooks"]
+    for page, title in zip(tabs, ("Overview", "What if it breaks", "Sync", "Webhooks"), strict=True):
         answer = root.get(page)
         assert [tab["link"] for tab in answer.context["tabs"]] == tabs
         assert [tab["link"] for tab in answer.context["tabs"] if tab["active"]] == [page]
-        assert "<h1>prod</h1>" in answer.content.decode()
-    titles = [re.search("<title>(.*?)</title>", _text(root, page)) for page in tabs]
-    assert [found and found[1].partition(" · ")[0] for found in titles] == [
-        "prod: Overview",
-        "prod: What if it breaks",
-        "prod: Sync",
-        "prod: Webhooks",
-    ]
+        text = answer.content.decode()
+        assert "<h1>prod</h1>" in text and f"<title>prod: {title} · " in text
     simulated = root.get("/clusters/sim").context["tabs"]
     assert [tab["link"] for tab in simulated] == ["/clusters/sim", "/clusters/sim/losses"]
     for page in ("sync", "webhooks"):
@@ -155,7 +138,7 @@ def test_the_pages_of_a_cluster_are_tabs_in_the_head_of_each(prod: Backend, as_p
     assert {LIST, "/clusters/-/webhooks"} <= set(re.findall(r'href="([^"]+)"', _text(root, "/clusters")))
 
 
-def test_nodes_that_are_alike_are_one_row(as_person: Callable[[str], Client]) -> None:
+def test_nodes_that_are_alike_are_one_row(as_person: SignedIn) -> None:
     page = _text(as_person("root"), "/clusters/sim")
     assert page.count('<th scope="row" class="oa-give oa-give--whole">') == 1
     assert "20 nodes, each with these amounts" in page

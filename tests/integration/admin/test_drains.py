@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.domain.changes.subpools import DeleteSubpool
 from pools.models import AuditEntry
 from scheduling.domain.changes.workflows import CancelWorkflow
 from scheduling.models import Workflow
-from tests.integration.admin.conftest import submit_workflow
+from tests.integration.admin.conftest import SignedIn, submit_workflow
 from tests.support.world import apply_change, reconcile
 
-SignedIn = Callable[[str], Client]
 PAGE = "/pools/team"
 
 
@@ -43,7 +39,9 @@ def text(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedIn) -> None:
+def test_half_of_the_gpus_and_the_end_follow_from_time_limits(
+    as_person: SignedIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, gpus in (("long", 4), ("short", 4), ("middle", 8)):
         submit_workflow("team--a", gpus=gpus, name=name)
     reconcile()
@@ -66,6 +64,9 @@ def test_half_of_the_gpus_and_the_end_follow_from_time_limits(as_person: SignedI
     assert "<dt>Draining</dt>" in page and 'data-age="length">' in page
     assert "at the latest, when the last time limit ends" in page
     assert "older than a day" not in page
+    monkeypatch.setattr("scheduling.selectors.work.drains.LONG_DRAIN", timedelta(0))
+    assert drains(as_person("worker"))[0]["long"] is True
+    assert "This drain is older than a day" in as_person("worker").get(PAGE).content.decode()
 
 
 def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: SignedIn) -> None:
@@ -92,16 +93,6 @@ def test_work_without_a_limit_and_waiting_work_have_no_known_end(as_person: Sign
     assert "not known: the work that holds them has no time limit" in as_person("chief").get(PAGE).content.decode()
 
 
-def test_a_drain_older_than_a_day_is_a_warning(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit_workflow("team--a", gpus=8)
-    reconcile()
-    apply_change(DeleteSubpool(parent="team", subpool_name="a"))
-    monkeypatch.setattr("scheduling.selectors.work.drains.LONG_DRAIN", timedelta(0))
-    (drain,) = drains(as_person("root"))
-    assert drain["long"] is True
-    assert "This drain is older than a day" in as_person("root").get(PAGE).content.decode()
-
-
 def test_drains_are_shown_to_those_who_see_the_pool(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8)
     submit_workflow("other--x", gpus=8, username="stranger")
@@ -113,19 +104,3 @@ def test_drains_are_shown_to_those_who_see_the_pool(as_person: SignedIn) -> None
     assert [each["subpool"] for each in drains(as_person("root"), "?pool=other--x")] == ["other--x"]
     assert drains(as_person("worker"), "?pool=other") == []
     assert as_person("root").get("/api/drains?limit=1").json()["more_entries"] is True
-
-
-@pytest.mark.parametrize("address", ["/api/drains", PAGE])
-def test_the_number_of_queries_does_not_depend_on_the_drains(as_person: SignedIn, address: str) -> None:
-    reader = as_person("root")
-    for name in ("a", "b"):
-        submit_workflow(f"team--{name}", gpus=8)
-    reconcile()
-    counts = []
-    for name in ("a", "b"):
-        apply_change(DeleteSubpool(parent="team", subpool_name=name))
-        reader.get(address)
-        with CaptureQueriesContext(connection) as queries:
-            reader.get(address)
-        counts.append(len(queries))
-    assert counts[0] == counts[1]

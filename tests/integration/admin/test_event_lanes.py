@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from scheduling.models import Decision
-from tests.integration.admin.conftest import submit_workflow
-from tests.support.world import reconcile
+from tests.integration.admin.conftest import SignedIn, submit_workflow
+from tests.support.world import ModuleData, reconcile
 
 
-def test_the_lanes_count_what_the_reader_may_see(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", gpus=8, name="mine")
-    submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
-    reconcile()
+@pytest.fixture(scope="module", autouse=True)
+def two_starts(pools_and_users_once: None, module_data: ModuleData) -> None:
+    """`mine-1` of team--a and `hidden-1` of other--x have started."""
+    with module_data():
+        submit_workflow("team--a", gpus=8, name="mine")
+        submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
+        reconcile()
+
+
+def test_the_lanes_count_what_the_reader_may_see(as_person: SignedIn) -> None:
     answer = as_person("root").get("/activity")
     assert [lane.pool for lane in answer.context["chart"].lanes] == ["other--x", "team--a"]
     page = answer.content.decode()
@@ -32,10 +36,8 @@ def test_the_lanes_count_what_the_reader_may_see(as_person: Callable[[str], Clie
         assert hidden not in worker.content.decode()
 
 
-def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch) -> None:
-    submit_workflow("team--a", gpus=8, name="mine")
-    reconcile()
-    at = Decision.objects.get().time
+def test_a_range_and_a_part_of_it(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Decision.objects.earliest("time").time
     root = as_person("root")
 
     def shown(query: str) -> tuple[int, int]:
@@ -48,12 +50,12 @@ def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatc
     later = at + timedelta(hours=30)
     monkeypatch.setattr("scheduling.admin.decisions.timezone.now", lambda: later)
     assert shown("") == shown("range=6h") == shown("range=nothing") == (0, 0)
-    assert shown("range=7d") == (1, 1)
+    assert shown("range=7d") == (2, 2)
     assert shown("workflow=mine-1") == (1, 1)  # from its first event on
-    assert shown(f"range=7d&part_since={text(-1)}&part_until={text(1)}") == (1, 1)
-    assert shown(f"range=7d&part_since={text(1)}&part_until={text(2)}") == (1, 0)
-    assert shown("range=7d&part_since=x&part_until=2026-99-99T00:00:00Z") == (1, 1)
-    assert shown(f"range=1h&since={(at - timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M')}") == (1, 1)
+    assert shown(f"range=7d&part_since={text(-1)}&part_until={text(1)}") == (2, 2)
+    assert shown(f"range=7d&part_since={text(1)}&part_until={text(2)}") == (2, 0)
+    assert shown("range=7d&part_since=x&part_until=2026-99-99T00:00:00Z") == (2, 2)
+    assert shown(f"range=1h&since={(at - timedelta(hours=1)).strftime('%Y-%m-%dT%H:%M')}") == (2, 2)
     page = root.get("/activity?range=7d")
     chart = page.context["chart"]
     assert (chart.start, chart.end) == (at, later), "the lanes begin with the first event, as the page says"
@@ -65,10 +67,7 @@ def test_a_range_and_a_part_of_it(as_person: Callable[[str], Client], monkeypatc
     assert "the first one at" not in page.content.decode()
 
 
-def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", gpus=8, name="mine")
-    submit_workflow("other--x", gpus=8, username="stranger", name="hidden")
-    reconcile()
+def test_the_filters_and_the_same_events_in_the_api(as_person: SignedIn) -> None:
 
     def events(person: str, query: str = "") -> list[tuple[str, ...]]:
         page = as_person(person).get(f"/activity?{query}").context["window"].rows
@@ -86,19 +85,10 @@ def test_the_api_gives_the_events_of_the_page(as_person: Callable[[str], Client]
     assert events("root", "action=move") == []
     first = as_person("root").get("/api/scheduler_events?limit=1").json()
     assert (len(first["events"]), first["more_entries"]) == (1, True)
-
-
-def test_filters_by_user_and_time(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", gpus=8, name="mine")
-    submit_workflow("other--x", gpus=8, username="stranger", name="theirs")
-    reconcile()
-    root = as_person("root")
-
-    def shown(query: str) -> set[str]:
-        return {row.workflow for row in root.get(f"/activity?{query}").context["window"].rows}
-
-    assert shown("user=stranger") == {"theirs-1"}
     later = (timezone.now() + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
-    assert shown(f"until={later}") == {"mine-1", "theirs-1"}
-    assert shown(f"since={later}") == set()
-    assert "No event matches" in root.get(f"/activity?since={later}").content.decode()
+    root = as_person("root")
+    shown = {query: root.get(f"/activity?{query}") for query in ("user=stranger", f"until={later}", f"since={later}")}
+    assert [{row.workflow for row in page.context["window"].rows} for page in shown.values()] == [
+        {"hidden-1"}, {"mine-1", "hidden-1"}, set(),
+    ]  # fmt: skip
+    assert "No event matches" in shown[f"since={later}"].content.decode()

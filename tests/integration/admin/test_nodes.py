@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from pools.domain.changes.backends import PutBackend
 from pools.models import Backend, Node
 from scheduling.models import NodeState, Task
 from scheduling.selectors.cluster.node_map import TaskFit, count_fits
 from scheduling.selectors.cluster.node_tiles import HUES, OTHERS, choose_hues
-from tests.integration.admin.conftest import submit_workflow
+from tests.integration.admin.conftest import SignedIn, submit_workflow
 from tests.support.world import apply_change, reconcile
 
 
@@ -53,7 +50,7 @@ def test_each_size_is_counted_on_single_nodes(free: list[int], largest: int, fit
     assert count_fits(free, largest) == [TaskFit(*each) for each in fits]
 
 
-def test_the_map_names_the_work_on_each_node(as_person: Callable[[str], Client]) -> None:
+def test_the_map_names_the_work_on_each_node(as_person: SignedIn) -> None:
     node = _start("team--a", 6, "big")
     root = as_person("root")
     body = _map(root)
@@ -72,7 +69,7 @@ def test_the_map_names_the_work_on_each_node(as_person: Callable[[str], Client])
     assert f'title="{node}: 2 of 8 GPUs free: big-1 × 6"' in page
 
 
-def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str], Client]) -> None:
+def test_work_of_other_pools_is_a_number_without_a_name(as_person: SignedIn) -> None:
     node = _start("other--x", 4, "secret", username="stranger")
     worker = as_person("worker")
     shown = _node_of(_map(worker), node)
@@ -90,7 +87,7 @@ def test_work_of_other_pools_is_a_number_without_a_name(as_person: Callable[[str
     assert _node_of(_map(as_person("stranger")), node)["work"][0]["workflow"] == "secret-1"
 
 
-def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]) -> None:
+def test_nodes_are_those_of_the_readers_pools(as_person: SignedIn) -> None:
     nodes = [{"name": "x1", "gpus": 4, "platform": "special"}]
     apply_change(PutBackend(name="hidden", body={"namespace": "hidden", "nodes": nodes}))
     Node.objects.create(backend=Backend.objects.get(name="sim"), name="x2", gpus=4, platform="special")
@@ -104,7 +101,7 @@ def test_nodes_are_those_of_the_readers_pools(as_person: Callable[[str], Client]
     assert "No nodes that you may see" in nobody.get("/nodes").content.decode()
 
 
-def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], Client]) -> None:
+def test_a_node_that_takes_no_work_has_nothing_free(as_person: SignedIn) -> None:
     node = Node.objects.get(name="n3")
     NodeState.objects.create(node=node, ready=False, other_gpus=2, conditions=["Ready=False"])
     root = as_person("root")
@@ -117,7 +114,7 @@ def test_a_node_that_takes_no_work_has_nothing_free(as_person: Callable[[str], C
     assert "Ready=False" in page
 
 
-def test_a_tile_has_a_cell_for_each_gpu_in_the_colour_of_its_work(as_person: Callable[[str], Client]) -> None:
+def test_a_tile_has_a_cell_for_each_gpu_in_the_colour_of_its_work(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=5, name="train-3", priority="HIGH")
     submit_workflow("team--b", gpus=8, name="batch", priority="LOW")
     node = _start("other--x", 2, "other", username="stranger")
@@ -143,7 +140,7 @@ def test_the_smaller_names_share_one_colour_and_the_others_keep_theirs() -> None
     assert choose_hues({**gpus, "small": 1}) == {**hues, "small": OTHERS}
 
 
-def test_a_thousand_nodes_are_one_page(as_person: Callable[[str], Client]) -> None:
+def test_a_thousand_nodes_are_one_page(as_person: SignedIn) -> None:
     backend = Backend.objects.get(name="sim")
     Node.objects.bulk_create(Node(backend=backend, name=f"more{number:04}", gpus=8) for number in range(980))
     page = as_person("root").get("/nodes").content
@@ -152,7 +149,7 @@ def test_a_thousand_nodes_are_one_page(as_person: Callable[[str], Client]) -> No
     assert len(gzip.compress(page)) < 40_000
 
 
-def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:
+def test_filters_and_pages(as_person: SignedIn) -> None:
     full = _start("team--a", 8, "full")
     root = as_person("root")
     assert _map(root, free=8)["total"] == 19
@@ -164,7 +161,7 @@ def test_filters_and_pages(as_person: Callable[[str], Client]) -> None:
     assert "No node matches" in root.get("/nodes?name=nothing").content.decode()
 
 
-def test_the_page_of_a_node_lists_its_work_and_pools(as_person: Callable[[str], Client]) -> None:
+def test_the_page_of_a_node_lists_its_work_and_pools(as_person: SignedIn) -> None:
     node = _start("team--b", 3, "job", priority="LOW")
     answer = as_person("worker").get(f"/nodes/sim/{node}")
     page = answer.content.decode()
@@ -174,25 +171,7 @@ def test_the_page_of_a_node_lists_its_work_and_pools(as_person: Callable[[str], 
     assert as_person("worker").get("/nodes/sim/nowhere").status_code == 404
 
 
-@pytest.mark.parametrize("name", ["root", "worker"])
-def test_the_number_of_queries_does_not_depend_on_nodes_or_work(as_person: Callable[[str], Client], name: str) -> None:
-    person = as_person(name)
-    person.get("/nodes")
-    counts = []
-    for round_ in range(2):
-        with CaptureQueriesContext(connection) as seen:
-            assert person.get("/nodes").status_code == 200
-        counts.append(len(seen))
-        if not round_:
-            backend = Backend.objects.get(name="sim")
-            Node.objects.bulk_create(Node(backend=backend, name=f"more{number}", gpus=8) for number in range(50))
-            for number in range(4):
-                submit_workflow("team--a", gpus=2, name=f"w{number}")
-            reconcile()
-    assert counts[0] == counts[1] <= 10
-
-
-def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person: Callable[[str], Client]) -> None:
+def test_a_node_that_shrinks_below_its_work_is_said_by_every_interface(as_person: SignedIn) -> None:
     """Nothing is below 0, and the excess of one node is not taken from the free GPUs of another."""
     apply_change(PutBackend(name="sim", body={"nodes": [{"name": name, "gpus": 8} for name in ("na", "nb")]}))
     _start("team--a", 8, "big")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from pools.database.transactions import database_time
 from scheduling.domain.reason_codes import WaitCause
 from scheduling.models import Group, WaitCauseChange
 from scheduling.selectors.reports.past_waits import GangWait, PastWaits, WaitPart
-from tests.integration.admin.conftest import submit_workflow
+from tests.integration.admin.conftest import SignedIn, submit_workflow
 from tests.support.world import reconcile
 
 
@@ -39,7 +38,7 @@ def _parts(client: Client) -> Any:
     return group["waits"]
 
 
-def test_the_parts_follow_one_another_and_fill_the_wait(as_person: Callable[[str], Client], since: datetime) -> None:
+def test_the_parts_follow_one_another_and_fill_the_wait(as_person: SignedIn, since: datetime) -> None:
     waits = _parts(as_person("worker"))  # the change of the time above ended one of no length
     wait = max(waits, key=lambda each: float(each["seconds"]))
     assert wait["started"] is True
@@ -49,16 +48,13 @@ def test_the_parts_follow_one_another_and_fill_the_wait(as_person: Callable[[str
     edges = [part[side] for part in wait["parts"] for side in ("since", "until")]
     assert edges[1:-1:2] == edges[2::2]
     assert (edges[0], edges[-1]) == (wait["since"], wait["until"])
-
-
-def test_the_page_says_it_in_one_line_and_by_time(as_person: Callable[[str], Client], since: datetime) -> None:
     text = " ".join(strip_tags(as_person("worker").get("/workflows/work-1").content.decode()).split())
     assert "Waited 3 h" in text
     assert "room on nodes (1 h 30 min), own quota (1 h), work before it (30 min)" in text
     assert "until it started" in text
 
 
-def test_a_wait_that_was_never_judged_names_no_cause(as_person: Callable[[str], Client], since: datetime) -> None:
+def test_a_wait_that_was_never_judged_names_no_cause(as_person: SignedIn, since: datetime) -> None:
     """The causes of waiting are judged once a minute: until then nobody knows that it was the turn of other work."""
     WaitCauseChange.objects.filter(cause="own_quota").update(since=since + timedelta(seconds=52))
     client = as_person("worker")
@@ -70,7 +66,7 @@ def test_a_wait_that_was_never_judged_names_no_cause(as_person: Callable[[str], 
 
 
 def test_a_wait_that_was_over_before_anybody_asked_why_names_no_cause(
-    as_person: Callable[[str], Client], pools_and_users: None
+    as_person: SignedIn, pools_and_users: None
 ) -> None:
     submit_workflow("team--a", gpus=8)
     Group.objects.update(ready_at=database_time() - timedelta(seconds=8))
@@ -90,7 +86,7 @@ def test_a_wait_of_less_than_a_second_is_not_told() -> None:
     assert PastWaits(waits).waits == waits[1:]
 
 
-def test_a_wait_that_goes_on_has_no_end(as_person: Callable[[str], Client], pools_and_users: None) -> None:
+def test_a_wait_that_goes_on_has_no_end(as_person: SignedIn, pools_and_users: None) -> None:
     for _ in range(2):
         submit_workflow("team--a", gpus=20)
     reconcile()
@@ -99,18 +95,3 @@ def test_a_wait_that_goes_on_has_no_end(as_person: Callable[[str], Client], pool
     (wait,) = group["waits"]
     assert (wait["until"], wait["started"]) == (None, False)
     assert "By time" not in client.get("/workflows/work-2").content.decode()
-
-
-def test_work_waits_again_after_it_lost_its_place(as_person: Callable[[str], Client], pools_and_users: None) -> None:
-    for number in range(20):
-        submit_workflow("team--a", gpus=8, name=f"night{number}", priority="LOW")
-    reconcile()
-    submit_workflow("other--x", gpus=8, name="urgent", username="stranger")
-    reconcile()
-    as_person("root").post("/api/workflow/urgent-1/end", {"status": "COMPLETED"}, content_type="application/json")
-    reconcile()
-    counts = [
-        len(as_person("root").get(f"/api/workflow/night{number}-1").json()["groups"][0]["waits"])
-        for number in range(20)
-    ]
-    assert sorted(counts) == [1] * 19 + [2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from django.utils.html import strip_tags
 from pools.api.rendering import zoned_text
 from pools.database.transactions import database_time
 from scheduling.models import Decision, Group, Interruption, Workflow
-from tests.integration.admin.conftest import submit_workflow
+from tests.integration.admin.conftest import SignedIn, submit_workflow
 from tests.support.world import ModuleData, reconcile
 
 WORK = "/workflows"
@@ -44,22 +43,26 @@ def victim(pools_and_users_once: None, module_data: ModuleData) -> str:
         return Decision.objects.get(action="reclaim").workflow.name
 
 
-def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
-    as_person: Callable[[str], Client], victim: str
-) -> None:
+def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(as_person: SignedIn, victim: str) -> None:
     root = as_person("root")
     words = "by urgent-1 (stranger): other--x took back 8 GPUs that team--a had borrowed."
-    page = root.get(f"{WORK}/{victim}").content.decode()
+    answer = root.get(f"{WORK}/{victim}")
+    (lane,) = answer.context["chart"].lanes
+    assert [bar.kind for bar in lane.bars] == ["waiting", "off", "waiting"], "the lost attempt is in the chart"
+    assert answer.context["chart"].start == lane.bars[0].start < lane.bars[1].start
+    page = answer.content.decode()
     assert words in " ".join(strip_tags(page).split())
     assert '<a href="/workflows/urgent-1">urgent-1</a> (stranger)' in page
     assert f"?workflow={victim}" in page
-    (lost,) = _detail(root, victim)["preemptions"]
-    assert (lost["by_workflow"], lost["by_user"], lost["by_pool"], lost["gpus"]) == (
+    detail = _detail(root, victim)
+    (lost,) = detail["preemptions"]
+    assert [lost[key] for key in ("by_workflow", "by_user", "by_pool", "gpus")] == [
         "urgent-1",
         "stranger",
         "other--x",
         8,
-    )
+    ]
+    assert len(detail["groups"][0]["waits"]) == 2, "it waits again"
     assert f"by {lost['by_workflow']} ({lost['by_user']})" in lost["message"]
 
     taker = _text(root, f"{WORK}/urgent-1")
@@ -68,14 +71,7 @@ def test_a_reader_of_both_pools_sees_who_took_which_gpus_and_why(
     assert (taken["workflow"], taken["user"]) == (victim, "worker")
 
 
-def test_the_lost_attempt_is_in_the_chart(as_person: Callable[[str], Client], victim: str) -> None:
-    page = as_person("root").get(f"{WORK}/{victim}")
-    (lane,) = page.context["chart"].lanes
-    assert [bar.kind for bar in lane.bars] == ["waiting", "off", "waiting"]
-    assert page.context["chart"].start == lane.bars[0].start < lane.bars[1].start
-
-
-def test_every_reader_counts_the_wait_from_the_preemption(as_person: Callable[[str], Client], victim: str) -> None:
+def test_every_reader_counts_the_wait_from_the_preemption(as_person: SignedIn, victim: str) -> None:
     now = database_time()
     Workflow.objects.filter(name=victim).update(submit_time=now - timedelta(days=2))
     Group.objects.filter(workflow__name=victim).update(ready_at=now - timedelta(hours=3))
@@ -90,9 +86,7 @@ def test_every_reader_counts_the_wait_from_the_preemption(as_person: Callable[[s
     assert re.search(r"osmo_waiting_oldest_seconds\{[^}]*\} 108", root.get("/metrics").content.decode())
 
 
-def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(
-    as_person: Callable[[str], Client], victim: str
-) -> None:
+def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(as_person: SignedIn, victim: str) -> None:
     worker = as_person("worker")
     words = "by other work: another pool took back 8 GPUs that team--a had borrowed."
     for address in (f"{WORK}/{victim}", "/"):
@@ -104,9 +98,7 @@ def test_the_owner_learns_the_rule_and_never_the_names_of_another_pool(
     assert not re.search("urgent|stranger|other--x", worker.get(f"/api/workflow/{victim}").content.decode())
 
 
-def test_the_work_that_took_the_gpus_names_no_work_of_hidden_pools(
-    as_person: Callable[[str], Client], victim: str
-) -> None:
+def test_the_work_that_took_the_gpus_names_no_work_of_hidden_pools(as_person: SignedIn, victim: str) -> None:
     stranger = as_person("stranger")
     text = _text(stranger, f"{WORK}/urgent-1")
     assert "This preempted work of pools that you may not see." in text
@@ -114,13 +106,10 @@ def test_the_work_that_took_the_gpus_names_no_work_of_hidden_pools(
     assert _detail(stranger, "urgent-1")["preempted"] == []
 
 
-def test_it_is_news_for_its_owner_only(as_person: Callable[[str], Client], victim: str) -> None:
+def test_it_is_news_for_its_owner_only_and_in_the_history_of_the_work(as_person: SignedIn, victim: str) -> None:
     assert f"{victim}: Preempted" in _text(as_person("worker"), "/")
     for other in ("chief", "stranger", "root"):
         assert not as_person(other).get("/").context["preemptions"], other
-
-
-def test_the_history_of_the_work_has_it(as_person: Callable[[str], Client], victim: str) -> None:
     entries = as_person("worker").get(f"{WORK}/{victim}").context["entries"]
     assert f"preemption/{victim}" in {entry.object for entry in entries}
 
@@ -130,9 +119,7 @@ def _receipts(client: Client, name: str) -> Any:
     return answer.json() if answer.status_code == 200 else answer.status_code
 
 
-def test_the_receipt_has_the_rule_the_numbers_the_others_and_what_came_next(
-    as_person: Callable[[str], Client], victim: str
-) -> None:
+def test_the_receipt_has_the_rule_the_numbers_the_others_and_what_came_next(as_person: SignedIn, victim: str) -> None:
     found = _receipts(as_person("root"), victim)
     (receipt,) = found["receipts"]
     assert (receipt["cause"], receipt["rule"], receipt["by_workflow"]) == ("reclaim", "Reclaim of quota", "urgent-1")
@@ -160,7 +147,7 @@ def test_the_receipt_has_the_rule_the_numbers_the_others_and_what_came_next(
     ],
 )  # fmt: skip
 def test_who_may_know_what_of_a_receipt(
-    as_person: Callable[[str], Client], victim: str, person: str, of_victim: Any, of_taker: Any
+    as_person: SignedIn, victim: str, person: str, of_victim: Any, of_taker: Any
 ) -> None:
     client = as_person(person)
     lost, taken = _receipts(client, victim), _receipts(client, "urgent-1")
@@ -179,9 +166,7 @@ def test_who_may_know_what_of_a_receipt(
         assert bool(re.search(f"{victim}|worker|team--a", str(taken))) is (of_taker == "all")
 
 
-def test_spared_work_of_pools_that_the_reader_may_not_see_has_no_name(
-    as_person: Callable[[str], Client], victim: str
-) -> None:
+def test_spared_work_of_pools_that_the_reader_may_not_see_has_no_name(as_person: SignedIn, victim: str) -> None:
     """A reclaim for team--a evicts work of another pool; its owner could read the names of team--a's work, too."""
     for each in Interruption.objects.all():
         stays = [

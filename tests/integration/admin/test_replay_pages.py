@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from scheduling.history.own import replays
 from scheduling.history.replay.sentences import replay_sentences
 from scheduling.models import HistoryReplay
 from scheduling.selectors.reports.replay_bars import MAX_TEAMS, Bar, TeamBars, compare_bars
-from tests.integration.admin.conftest import submit_workflow
+from tests.integration.admin.conftest import SignedIn, submit_workflow
 from tests.support.world import reconcile
 
-SignedIn = Callable[[str], Client]
 PAGE = "/replay"
 FORM: dict[str, Any] = {"backend": "sim", "period": "24h", "name_1": "team--a", "quota_1": "4"}
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from scheduling.admin import submit
 from scheduling.admin.submit_examples import EXAMPLES
 from scheduling.domain.changes.workflows import CancelWorkflow, EndStatus, EndWorkflow
 from scheduling.models import Workflow
-from tests.integration.admin.conftest import WORKFLOW, actor_named, submit_workflow
+from tests.integration.admin.conftest import WORKFLOW, SignedIn, actor_named, submit_workflow
 from tests.support.world import apply_change, reconcile
 
 LIST = "/workflows"
@@ -33,19 +30,24 @@ def _failed(name: str) -> Workflow:
     return apply_change(EndWorkflow(name=row.name, status=EndStatus.FAILED), actor=actor_named("root"))
 
 
-def test_the_menu_marks_one_entry(as_person: Callable[[str], Client]) -> None:
+def _token_of(text: str) -> str:
+    """The token of the first form of a page."""
+    return text.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
+
+
+def test_the_menu_marks_one_entry(as_person: SignedIn) -> None:
     chief = as_person("chief")
-    marked = {
-        path: [
-            item["link"] for section in chief.get(path).context["menu"] for item in section["items"] if item["active"]
-        ]
-        for path in ("/workflows", "/submit", "/queue", "/queue/team")
-    }
-    expected = {"/workflows": "/workflows", "/submit": "/submit", "/queue": "/queue", "/queue/team": "/queue"}
-    assert marked == {path: [entry] for path, entry in expected.items()}
+    for path, entry in (
+        ("/workflows", "/workflows"),
+        ("/submit", "/submit"),
+        ("/queue", "/queue"),
+        ("/queue/team", "/queue"),
+    ):
+        menu = chief.get(path).context["menu"]
+        assert [item["link"] for section in menu for item in section["items"] if item["active"]] == [entry]
 
 
-def test_the_queue_of_a_subpool_is_at_its_address(as_person: Callable[[str], Client]) -> None:
+def test_the_queue_of_a_subpool_is_at_its_address(as_person: SignedIn) -> None:
     submit_workflow("team--b", gpus=8, name="ours")
     reconcile()
     worker = as_person("worker")
@@ -56,9 +58,7 @@ def test_the_queue_of_a_subpool_is_at_its_address(as_person: Callable[[str], Cli
     assert worker.get("/queue/other--x", follow=True).status_code == 404
 
 
-def test_where_no_pool_is_yet_an_admin_is_led_to_one(
-    as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_pool_is_yet_an_admin_is_led_to_one(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "_pool_choices", lambda _: [])
     answer = as_person("root").get("/submit")
     assert answer.status_code == 409
@@ -70,7 +70,7 @@ def test_where_no_pool_is_yet_an_admin_is_led_to_one(
 
 
 def test_with_many_pools_a_mistyped_one_is_answered_with_the_nearest(
-    as_person: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+    as_person: SignedIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submit, "MAX_POOL_CHOICES", 1)
     chief = as_person("chief")
@@ -82,7 +82,7 @@ def test_with_many_pools_a_mistyped_one_is_answered_with_the_nearest(
     assert "receipt" in checked.context
 
 
-def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[[str], Client]) -> None:
+def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: SignedIn) -> None:
     submit_workflow("team--a", gpus=8, name="first")
     submit_workflow("team--a", gpus=8, name="second")
     submit_workflow("team--a", gpus=8, name="third")
@@ -105,7 +105,7 @@ def test_the_list_has_gpus_reason_and_times_as_the_api_does(as_person: Callable[
     assert all(row.run_seconds is not None for row in page.context["rows"] if row.waiting is None)
 
 
-def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: Callable[[str], Client]) -> None:
+def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: SignedIn) -> None:
     for name in ("first", "second", "third", "fourth"):
         submit_workflow("team--a", gpus=8, name=name)
     reconcile()
@@ -117,17 +117,7 @@ def test_the_reason_leads_to_the_holders_and_the_nodes(as_person: Callable[[str]
         assert link in _page(root, address), address
 
 
-def test_own_work_is_one_link_away(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", name="mine", username="chief")
-    submit_workflow("team--a", name="other", username="worker")
-    chief = as_person("chief")
-    assert 'href="?user=chief"' in _page(chief, LIST)
-    mine = _page(chief, LIST, user="chief")
-    assert "mine-1" in mine
-    assert "other-1" not in mine
-
-
-def test_columns_sort(as_person: Callable[[str], Client]) -> None:
+def test_columns_sort(as_person: SignedIn) -> None:
     for name in ("b", "a", "c"):
         submit_workflow("team--a", gpus=1, name=name)
     root = as_person("root")
@@ -141,36 +131,7 @@ def test_columns_sort(as_person: Callable[[str], Client]) -> None:
                 assert names == ["b-1", "a-1", "c-1"]
 
 
-def test_the_list_as_csv(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", gpus=4, name="one")
-    submit_workflow("team--b", gpus=2, name="two")
-    answer = as_person("root").get(LIST, {"format": "csv", "pool": "team--b"})
-    assert answer["Content-Type"].startswith("text/csv")
-    (row,) = csv.DictReader(StringIO(answer.content.decode()))
-    assert (row["workflow"], row["gpus"], row["pool"], row["user"]) == ("two-1", "2", "team--b", "worker")
-
-
-def test_an_unknown_value_of_a_filter_is_reported(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", name="one")
-    root = as_person("root")
-    text = _page(root, LIST, status="nonsense")
-    assert "The filter was not applied: Status: this is not a known value" in text
-    assert "FAILED_CANCELED" in text
-    assert "The filter was not applied" in _page(root, LIST, since="yesterday")
-    assert "The filter was not applied" not in _page(root, LIST, status="active")
-
-
-def test_all_rows_of_a_page_are_selected_by_one_link(as_person: Callable[[str], Client]) -> None:
-    for name in ("one", "two"):
-        submit_workflow("team--a", gpus=1, name=name)
-    root = as_person("root")
-    plain = _page(root, LIST, pool="team")
-    assert 'href="?pool=team&amp;select=all"' in plain
-    assert " checked" not in plain
-    assert _page(root, LIST, pool="team", select="all").count(" checked") == 2
-
-
-def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Callable[[str], Client]) -> None:
+def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: SignedIn) -> None:
     for name in ("one", "two"):
         submit_workflow("team--a", gpus=1, name=name)
     reconcile()
@@ -179,6 +140,8 @@ def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Call
     viewer = as_person("viewer")
     plain = _page(viewer, LIST, pool="team")
     assert plain.count('type="checkbox" class="oa-select"') == 2
+    assert 'href="?pool=team&amp;select=all"' in plain and 'href="?user=viewer"' in plain
+    assert (plain.count(" checked"), _page(viewer, LIST, pool="team", select="all").count(" checked")) == (0, 2)
     assert f'formaction="{LIST}/-/compare"' in plain
     assert "Cancel the selected" not in plain
     names = [row.workflow.name for row in viewer.get(LIST).context["rows"]]
@@ -186,41 +149,27 @@ def test_two_completed_workflows_are_chosen_for_their_comparison(as_person: Call
     assert "Side by side" in compared.content.decode()
 
 
-def test_an_action_on_nothing_keeps_the_filters(as_person: Callable[[str], Client]) -> None:
-    submit_workflow("team--a", name="one")
-    root = as_person("root")
-    for action in ("cancel", "retry"):
-        answer = root.get(f"{LIST}/-/{action}", {"filters": "pool=team&status=active"})
-        assert answer.status_code == 302
-        assert answer["Location"] == f"{LIST}?pool=team&status=active"
-
-
-def test_each_cancelled_row_has_its_result(as_person: Callable[[str], Client]) -> None:
-    live = submit_workflow("team--a", gpus=1, name="live")
-    other = submit_workflow("team--a", gpus=1, name="other")
-    root = as_person("root")
+def test_each_cancelled_row_has_its_result(as_person: SignedIn) -> None:
+    live, other = (submit_workflow("team--a", gpus=1, name=name) for name in ("live", "other"))
+    root, both = as_person("root"), {"name": [live.name, other.name], "filters": "pool=team"}
     apply_change(CancelWorkflow(name=other.name), actor=actor_named("root"))
-    answer = root.post(f"{LIST}/-/cancel", {"name": [live.name, other.name], "step": "confirm", "filters": "pool=team"})
+    over = "other-1 has already ended (CANCELLED); there is nothing to cancel."
+    assert over in _page(root, f"{LIST}/-/cancel", **both)
+    alone = _page(root, f"{LIST}/-/cancel", name=other.name)
+    assert over in alone and "Running tasks are stopped now" not in alone and 'value="confirm"' not in alone
+    answer = root.post(f"{LIST}/-/cancel", {**both, "step": "confirm"})
     text = answer.content.decode()
     results = {row.name: row for row in answer.context["results"]}
-    assert results[live.name].is_done
-    assert not results[other.name].is_done
+    assert (results[live.name].is_done, results[other.name].is_done) == (True, False)
     assert "other-1 has already ended" in results[other.name].message
-    assert results[other.name].message in text
-    assert "1 of 2" in text
-    assert f"{LIST}?pool=team" in text
+    assert all(part in text for part in (results[other.name].message, "1 of 2", f"{LIST}?pool=team"))
+    for action in ("cancel", "retry"):
+        nothing = root.get(f"{LIST}/-/{action}", {"filters": "pool=team&status=active"})
+        assert (nothing.status_code, nothing["Location"]) == (302, f"{LIST}?pool=team&status=active")
+        assert root.get(f"{LIST}/-/{action}", {"name": "ghost-1"}).status_code == 404
 
 
-def test_the_cancel_page_of_an_ended_workflow_says_so(as_person: Callable[[str], Client]) -> None:
-    row = submit_workflow("team--a", gpus=1, name="gone")
-    apply_change(CancelWorkflow(name=row.name), actor=actor_named("root"))
-    text = _page(as_person("root"), f"{LIST}/-/cancel", name=row.name)
-    assert "gone-1 has already ended (CANCELLED); there is nothing to cancel." in text
-    assert "Running tasks are stopped now" not in text
-    assert 'value="confirm"' not in text
-
-
-def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> None:
+def test_a_failed_workflow_is_retried(as_person: SignedIn) -> None:
     failed = _failed("broken")
     running = submit_workflow("team--a", gpus=1, name="fine")
     reconcile()
@@ -228,9 +177,10 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     assert f"{LIST}/-/retry?name={failed.name}" in _page(worker, f"{LIST}/{failed.name}")
     page = _page(worker, f"{LIST}/-/retry", name=failed.name)
     assert "Retry" in page
-    answer = worker.post(f"{LIST}/-/retry", {"name": failed.name, "step": "confirm"})
+    shown = {"name": failed.name, "step": "confirm", "csrfmiddlewaretoken": _token_of(page)}
+    first, second = (worker.post(f"{LIST}/-/retry", shown) for _ in range(2))  # a double click
     again = Workflow.objects.get(parent__name=failed.name)
-    assert answer["Location"] == f"{LIST}/{again.name}"
+    assert first["Location"] == second["Location"] == f"{LIST}/{again.name}"
     assert (again.pool.name, again.priority, again.spec_name) == ("team--a", failed.priority, "broken")
     both = worker.post(f"{LIST}/-/retry", {"name": [failed.name, running.name], "step": "confirm"})
     assert {row.name: row.is_done for row in both.context["results"]} == {failed.name: True, running.name: False}
@@ -239,19 +189,10 @@ def test_a_failed_workflow_is_retried(as_person: Callable[[str], Client]) -> Non
     assert refusal.json()["message"] in both.content.decode()
 
 
-def _token_of(text: str) -> str:
-    """The token of the first form of a page."""
-    return text.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
-
-
-def test_a_form_that_is_sent_twice_submits_once(as_person: Callable[[str], Client]) -> None:
+def test_a_form_that_is_sent_twice_submits_once(as_person: SignedIn) -> None:
     worker, file = as_person("worker"), WORKFLOW.format(name="job", gpus=2)
-    shown = {
-        "pool": "team--a",
-        "file": file,
-        "step": "submit",
-        "csrfmiddlewaretoken": _token_of(_page(worker, "/submit")),
-    }
+    shown = {"pool": "team--a", "file": file, "step": "submit"}
+    shown["csrfmiddlewaretoken"] = _token_of(_page(worker, "/submit"))
     first, second = (worker.post("/submit", shown) for _ in range(2))
     assert first["Location"] == second["Location"] == f"{LIST}/job-1"
     assert "job-1 was submitted to team--a. This form was sent before" in _page(worker, f"{LIST}/job-1")
@@ -260,33 +201,13 @@ def test_a_form_that_is_sent_twice_submits_once(as_person: Callable[[str], Clien
     other = shown | {"file": WORKFLOW.format(name="other", gpus=2)}  # the same form with other input
     assert worker.post("/submit", other)["Location"] == f"{LIST}/other-1"
     assert Workflow.objects.count() == 3
-
-
-def test_a_refused_form_may_be_sent_again(as_person: Callable[[str], Client]) -> None:
-    worker, file = as_person("worker"), WORKFLOW.format(name="job", gpus=20)
-    shown = {
-        "pool": "team--b",
-        "file": file,
-        "step": "submit",
-        "csrfmiddlewaretoken": _token_of(_page(worker, "/submit")),
-    }
+    refused = shown | {"pool": "team", "file": WORKFLOW.format(name="large", gpus=51)}
+    assert worker.post("/submit", refused).status_code == 400
     apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=8), actor=actor_named("root"))
-    assert worker.post("/submit", shown).status_code == 400
-    apply_change(ResizeSubpool(parent="team", subpool_name="b", quota=20), actor=actor_named("root"))
-    assert worker.post("/submit", shown)["Location"] == f"{LIST}/job-1"
+    assert worker.post("/submit", refused)["Location"] == f"{LIST}/large-1", "a refused form may be sent again"
 
 
-def test_a_retry_that_is_sent_twice_submits_once(as_person: Callable[[str], Client]) -> None:
-    failed, worker = [_failed("broken"), _failed("worse")], as_person("worker")
-    names = [row.name for row in failed]
-    shown = {"name": names, "step": "confirm"}
-    shown["csrfmiddlewaretoken"] = _token_of(_page(worker, f"{LIST}/-/retry", name=names))
-    first, second = (worker.post(f"{LIST}/-/retry", shown).context["results"] for _ in range(2))
-    assert first == second
-    assert Workflow.objects.filter(parent__name__in=names).count() == 2
-
-
-def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_person: Callable[[str], Client]) -> None:
+def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_person: SignedIn) -> None:
     for name in ("holder", "second"):
         submit_workflow("team--b", gpus=8, name=name)
     reconcile()
@@ -304,7 +225,7 @@ def test_the_page_of_waiting_work_names_its_subpool_its_events_and_room(as_perso
     assert any("submitted by worker" in line for line in lines)
 
 
-def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Client]) -> None:
+def test_the_queue_of_all_pools_as_the_api_has_it(as_person: SignedIn) -> None:
     for leaf, user in (("team--a", "worker"), ("other--x", "root")):
         submit_workflow(leaf, gpus=8, name=f"runs-{user}", username=user)
         for number in range(4):
@@ -337,19 +258,7 @@ def test_the_queue_of_all_pools_as_the_api_has_it(as_person: Callable[[str], Cli
         assert {row.pool for row in rows} == leaves
 
 
-def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Client]) -> None:
-    work = submit_workflow("team--a", gpus=1, name="drawn")
-    reconcile()
-    page = as_person("root").get(f"{LIST}/{work.name}")
-    (lane,) = page.context["chart"].lanes
-    assert [bar.kind for bar in lane.bars] == ["waiting", "running"]
-    text = page.content.decode()
-    assert "oa-attempt--running" in text
-    assert f'href="/nodes/{work.root_pool.backend.name}/{lane.bars[-1].node}"' in text
-    assert "data-output" in text
-
-
-def test_an_example_fills_the_file_without_scripts(as_person: Callable[[str], Client]) -> None:
+def test_an_example_fills_the_file_without_scripts(as_person: SignedIn) -> None:
     person = as_person("chief")
     typed = {"pool": "team", "priority": "LOW", "variables": "a=1", "file": "mine", "step": "example"}
     form = person.post("/submit", {**typed, "example": "two_nodes"}).context["form"]
@@ -357,10 +266,7 @@ def test_an_example_fills_the_file_without_scripts(as_person: Callable[[str], Cl
     assert form["file"].value() == EXAMPLES["two_nodes"][1]
     kept = person.post("/submit", {**typed, "example": ""}).context["form"]
     assert kept["file"].value() == "mine", "without a choice the text stays"
-
-
-@pytest.mark.parametrize("key", EXAMPLES)
-def test_each_example_is_a_valid_file(as_person: Callable[[str], Client], key: str) -> None:
-    answer = as_person("chief").post("/submit", {"pool": "team", "file": EXAMPLES[key][1], "step": "check"})
-    assert answer.status_code == 200, answer.content.decode()
-    assert not answer.context["receipt"].warnings
+    for _, file in EXAMPLES.values():
+        answer = person.post("/submit", {"pool": "team", "file": file, "step": "check"})
+        assert answer.status_code == 200, answer.content.decode()
+        assert not answer.context["receipt"].warnings
