@@ -193,20 +193,6 @@ def test_the_capacity_of_a_pool_is_of_the_flavors_that_it_may_use(caller: Callab
     }  # fmt: skip
 
 
-def test_without_flavors_nothing_more_is_said(caller: Callable[..., Any]) -> None:
-    pool = world.make_pool("plain", 8)
-    root = caller("root", "osmo-admin")
-    root.submit("plain", world.workflow_file("w", 8))
-    root.submit("plain", world.workflow_file("x", 8))
-    world.reconcile()
-    assert pool.backend is not None
-    client = world.sign_in("root")
-    pages = ("/", "/pools", "/pools/plain", "/queue", "/nodes", "/pools/plain/quota")
-    assert not any("oa-flavors" in client.get(path).content.decode() for path in pages)
-    assert "flavor" not in root.get("/api/queue")["entries"][0]["reason"]
-    assert "flavors" not in root.get(f"/api/backend/{pool.backend.name}/nodes")
-
-
 def test_the_form_of_a_new_pool_has_the_flavors_of_the_chosen_cluster() -> None:
     """Without scripts: the first cluster, then another by a button, then one that was given numbers of the first."""
     for name, flavors in (("a", ["h100", "a100"]), ("b", ["l40s"]), ("c", [])):

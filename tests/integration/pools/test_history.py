@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pgtrigger
-import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -40,13 +39,6 @@ def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, a
     assert (entries[4]["description"], entries[4]["tags"]) == ("over", None)
     assert entries[0]["created_at"].count(":") == 2
     assert not entries[0]["created_at"].endswith("Z")
-
-
-def test_a_refused_write_and_a_dry_run_leave_no_revision(empty_team: None, admin: ApiClient) -> None:
-    admin("PUT", f"{CONFIG}/team", {"configs": {}})
-    admin("PUT", f"{CONFIG}/team", {"configs": pool_config(5)}, query={"dry_run": True})
-    admin("PUT", f"{CONFIG}/Bad", {"configs": pool_config(5)})
-    assert ConfigRevision.objects.count() == 1
 
 
 def test_a_write_needs_the_same_queries_with_many_pools(sim: str, admin: ApiClient) -> None:
@@ -86,26 +78,11 @@ def test_filters(sim: str, admin: ApiClient) -> None:
     assert find_revisions(created_after=moment + timedelta(hours=1)) == [3]
     assert find_revisions(created_before=moment - timedelta(hours=1)) == [1]
     nine = [
-        "SERVICE",
-        "WORKFLOW",
-        "DATASET",
-        "BACKEND",
-        "POOL",
-        "POD_TEMPLATE",
-        "RESOURCE_VALIDATION",
-        "ROLE",
+        "SERVICE", "WORKFLOW", "DATASET", "BACKEND", "POOL", "POD_TEMPLATE", "RESOURCE_VALIDATION", "ROLE",
         "BACKEND_TEST",
-    ]
+    ]  # fmt: skip
     assert find_revisions(config_types=nine, at_timestamp=f"{moment + timedelta(hours=1):%Y-%m-%d %H:%M:%S.%f}") == [2]
-    for wrong in (
-        {"order": "UP"},
-        {"limit": 0},
-        {"limit": 1001},
-        {"revision": "x"},
-        {"created_after": "yesterday"},
-        {"omit_data": "x"},
-        {"at_timestamp": "2026-01-01", "created_after": "2026-01-01"},
-    ):
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"at_timestamp": "2026-01-01", "created_after": "2026-01-01"}):
         assert admin("GET", HISTORY, query=wrong).status == 400, wrong
 
 
@@ -136,29 +113,8 @@ def test_rollback_refuses(empty_team: None, admin: ApiClient) -> None:
         {("team.resources.gpu.guarantee", "guarantee_below_slices")},
     )
     assert admin("POST", f"{HISTORY}/rollback", {"revision": 9, "config_type": "POOL"}).status == 404
-    for body in (
-        {},
-        {"revision": "1"},
-        {"revision": True},
-        {"revision": 1, "config_type": "ROLE"},
-        {"revision": 1, "x": 1},
-    ):
+    for body in ({}, {"revision": True}, {"revision": 1, "config_type": "ROLE"}, {"revision": 1, "x": 1}):
         assert admin("POST", f"{HISTORY}/rollback", body).status == 400, body
-
-
-@pytest.mark.parametrize(
-    ("query", "codes"),
-    [
-        ({"second_revision": "x"}, {("first_revision", "missing"), ("second_revision", "bad_query")}),
-        (
-            {"first_revision": "x", "second_revision": 0},
-            {("first_revision", "bad_query"), ("second_revision", "bad_query")},
-        ),
-    ],
-)
-def test_every_fault_of_a_diff_at_once(admin: ApiClient, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
-    answer = admin("GET", "/api/configs/diff", query=query)
-    assert (answer.status, answer.codes) == (400, codes)
 
 
 def test_diff(empty_team: None, admin: ApiClient) -> None:
@@ -170,7 +126,8 @@ def test_diff(empty_team: None, admin: ApiClient) -> None:
             {"team": 100},
             {"team": 50},
         )
-    assert admin("GET", "/api/configs/diff", query={"config_type": "POOL"}).status == 400
+    wrong = admin("GET", "/api/configs/diff", query={"second_revision": "x"})
+    assert (wrong.status, wrong.codes) == (400, {("first_revision", "missing"), ("second_revision", "bad_query")})
     assert admin("GET", "/api/configs/diff", query={**query, "second_revision": 7}).status == 404
     assert admin("GET", "/api/configs/diff", query={**query, "config_type": "ROLE"}).status == 404
 

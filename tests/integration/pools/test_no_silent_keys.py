@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.cohorts import PutCohort
+from pools.domain.changes.command import ChangeCommand
 from pools.domain.changes.pools import PutPool
 from pools.domain.configuration import (
     backend_config,
@@ -21,6 +23,7 @@ from pools.domain.configuration import (
 )
 from pools.domain.errors import BadInput
 from tests.support import world
+from tests.support.world import ModuleData
 
 pytestmark = pytest.mark.django_db
 
@@ -59,58 +62,46 @@ COHORT_VALUES: dict[str, Any] = {"name": "other", "explicit": False, "cohorts": 
 CLUSTER = {"type": "kubernetes", "access": "in_cluster"}
 
 
-def texts_of(operation: Any) -> list[str]:
-    """The warnings of a change, or the refused paths."""
+@pytest.fixture(autouse=True, scope="module")
+def _backend(module_data: ModuleData) -> None:
+    with module_data():
+        world.make_backend()
+        world.admin_actor()
+        world.apply_change(PutPool(name="old", body=POOL))
+
+
+def said(command: ChangeCommand) -> list[str]:
+    """The warnings of a change, or the refused paths. The change is undone."""
+    point = transaction.savepoint()
     try:
-        return list(operation().warnings)
+        return list(world.apply_change(command, actor=world.admin_actor()).warnings)
     except BadInput as refusal:
         return [violation.path for violation in refusal.details]
+    finally:
+        transaction.savepoint_rollback(point)
 
 
-@pytest.fixture(autouse=True)
-def _backend() -> None:
-    world.make_backend()
+def test_pools_and_their_platforms() -> None:
+    assert said(PutPool(name="old", body=POOL)) == []
+    for key, value in POOL_VALUES.items():
+        for name in ("old", "new"):
+            texts = said(PutPool(name=name, body={**POOL, key: value}))
+            assert any(key in text for text in texts) or (name == "new" and key == "status"), (name, key, texts)
+    for key, value in PLATFORM_VALUES.items():
+        texts = said(PutPool(name="new", body={**POOL, "platforms": {"a": {key: value}}}))
+        assert any(f"platforms.a.{key}" in text for text in texts), (key, texts)
 
 
-@pytest.mark.parametrize("key", sorted(POOL_VALUES))
-@pytest.mark.parametrize("is_new", [True, False])
-def test_pools(key: str, is_new: bool) -> None:
-    actor = world.admin_actor()
-    if not is_new:
-        assert world.apply_change(PutPool(name="p", body=POOL), actor=actor).warnings == ()
-    texts = texts_of(lambda: world.apply_change(PutPool(name="p", body={**POOL, key: POOL_VALUES[key]}), actor=actor))
-    assert any(key in text for text in texts) or (is_new and key == "status"), texts
-
-
-@pytest.mark.parametrize("key", sorted(PLATFORM_VALUES))
-def test_platforms(key: str) -> None:
-    body = {**POOL, "platforms": {"a": {key: PLATFORM_VALUES[key]}}}
-    texts = texts_of(lambda: world.apply_change(PutPool(name="p", body=body), actor=world.admin_actor()))
-    assert any(f"platforms.a.{key}" in text for text in texts), texts
-
-
-@pytest.mark.parametrize(
-    ("kind", "key"),
-    [
-        *(("kubernetes", key) for key in sorted(BACKEND_VALUES)),
-        *(("simulated", key) for key in sorted(set(BACKEND_VALUES) - set(backend_config.SIMULATED_KEYS))),
-    ],
-)
-def test_backends(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backends_and_cohorts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    actor = world.admin_actor()
-    body = CLUSTER if kind == "kubernetes" else {"type": "simulated"}
-    command = PutBackend(name="b", body={**body, key: BACKEND_VALUES[key]})
-    texts = texts_of(lambda: world.apply_change(command, actor=actor))
-    assert any(key in text for text in texts), texts
-
-
-@pytest.mark.parametrize("key", sorted(COHORT_VALUES))
-def test_cohorts(key: str) -> None:
-    texts = texts_of(
-        lambda: world.apply_change(PutCohort(name="c", body={key: COHORT_VALUES[key]}), actor=world.admin_actor())
-    )
-    assert any(key in text for text in texts), texts
+    for key, value in BACKEND_VALUES.items():
+        kinds = [CLUSTER] if key in backend_config.SIMULATED_KEYS else [CLUSTER, {"type": "simulated"}]
+        for kind in kinds:
+            texts = said(PutBackend(name="b", body={**kind, key: value}))
+            assert any(key in text for text in texts), (kind, key, texts)
+    for key, value in COHORT_VALUES.items():
+        texts = said(PutCohort(name="c", body={key: value}))
+        assert any(key in text for text in texts), (key, texts)
 
 
 def test_every_known_key_is_in_one_of_the_lists() -> None:

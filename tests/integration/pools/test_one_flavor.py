@@ -92,6 +92,8 @@ SILENT_TABLES = (
     "/activity/audit?format=csv", "/usage?by=pool&format=csv", "/usage?by=user&format=csv", "/queue/team?format=csv",
 )  # fmt: skip
 
+SILENT_PAGES = ("/", "/pools", "/pools/team", "/queue", "/nodes", "/pools/team/quota")
+
 
 def test_without_flavors_no_other_answer_file_or_metric_has_a_word_of_them(admin: ApiClient) -> None:
     assert list(answers(admin))
@@ -104,5 +106,6 @@ def test_without_flavors_no_other_answer_file_or_metric_has_a_word_of_them(admin
         answer = people.get(address)
         assert answer["Content-Type"].startswith("text/csv"), address
         assert "flavor" not in answer.getvalue().decode(), address
+    assert not any("oa-flavors" in people.get(page).content.decode() for page in SILENT_PAGES)
     text = people.get("/metrics").content.decode()
     assert "osmo_" in text and "flavor=" not in text

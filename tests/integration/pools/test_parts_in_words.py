@@ -17,12 +17,12 @@ from osmo_admin.cli.commands.work.workflow_queue import _entry_facts
 from osmo_admin.cli.local.offline_text import _loss_sections
 from pools.domain.changes.backends import PutBackend
 from pools.domain.changes.pools import PatchPool
-from pools.domain.changes.subpools import DeleteSubpool, ResizeSubpool
+from pools.domain.changes.subpools import ResizeSubpool
 from pools.domain.configuration.flavors import SHARED_GPUS, SHARED_GPUS_WHOLE
 from pools.domain.errors import Conflict
 from pools.domain.people.roles import SYSTEM
 from pools.domain.shortage.degraded import degraded_message
-from pools.models import Pool, User
+from pools.models import Pool
 from pools.selectors.quotas.degraded import read_degraded, read_promises
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
@@ -33,6 +33,7 @@ from scheduling.selectors.what_if.live_question import answer_live_question
 from scheduling.services.notices.planning import _gpus_by_owner
 from tests.support import world
 from tests.support.flavors import add_flavored_pool, submit_gpus
+from tests.support.world import ModuleData
 
 pytestmark = pytest.mark.django_db
 PARTS = {"gpu": "t4", SHARED_GPUS: SHARED_GPUS_WHOLE}
@@ -45,17 +46,21 @@ def _nodes(t4: int = 32, **labels: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture
-def cut() -> None:
-    """16 H100 and 32 parts of T4; the subpool a has 8 of each."""
+@pytest.fixture(scope="module")
+def cut_once(module_data: ModuleData) -> None:
     flavors = [{"name": "h100", "node_labels": {"gpu": "h100"}}, {"name": "t4", "node_labels": PARTS}]
-    world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(), "flavors": flavors}))
-    add_flavored_pool("team", {"h100": 16, "t4": 32}, {"h100": 8, "t4": 8})
+    with module_data():
+        world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(), "flavors": flavors}))
+        add_flavored_pool("team", {"h100": 16, "t4": 32}, {"h100": 8, "t4": 8})
+        world.make_user("root", "osmo-admin")
+
+
+@pytest.fixture
+def cut(cut_once: None, db: None) -> None:
+    """16 H100 and 32 parts of T4; the subpool a has 8 of each."""
 
 
 def _page(path: str, **typed: Any) -> str:
-    if not User.objects.filter(username="root").exists():
-        world.make_user("root", "osmo-admin")
     client = world.sign_in("root")
     if typed:
         sent = client.post(path, {**typed, "step": "preview"})
@@ -73,27 +78,18 @@ def test_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) ->
     assert "[main-group] waits for 1 t4 part of GPUs" in ann.get(f"/api/workflow/{work.name}/events")
     preview = _page("/pools/team/subpools/a/delete", description="over")
     assert ">1 t4 part of GPUs<" in preview and ">2 h100 GPUs<" in preview
-    root = caller("root", "osmo-admin")
+    root = caller("root")
     answer = root("DELETE", "/api/configs/pool/team/subpool/a").body
     said = "1 t4 part of GPUs"
     assert f"(guaranteed in use: 2 h100 GPUs and {said})" in _result_message(answer, "deleted")
     assert [each.get("shared") for each in answer["flavors"]] == [None, True]
     assert root.get("/api/configs/pool/team/subpool/a")["flavors"] == answer["flavors"]
+    assert _gpus_by_owner(Pool.objects.get(name="team--a").pk) == {"ann": f"2 h100 GPUs and {said}"}, "in the notice"
     page = _page("/pools/team")
     assert f"2 workflows still hold 2 h100 GPUs and {said}. When" in page and f">{said}<" in page
     [problem] = long_drains(SYSTEM, timezone.now() + timedelta(days=2))
     assert problem.message.endswith(f"2 active workflows hold 2 h100 GPUs and {said}.")
     assert dict(problem.numbers) == {"workflows": 2, "gpus": 3}
-
-
-def test_a_notice_of_a_drain_counts_parts_as_parts(cut: None, caller: Callable[..., Any]) -> None:
-    ann = caller("ann", "osmo-team-user")
-    for gpus, flavor in ((3, "t4"), (2, "h100")):
-        submit_gpus(ann.actor, gpus, flavor)
-    world.reconcile()
-    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
-    leaf = Pool.objects.get(name="team--a")
-    assert _gpus_by_owner(leaf.pk) == {"ann": "2 h100 GPUs and 3 t4 parts of GPUs"}
 
 
 def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable[..., Any]) -> None:
@@ -103,7 +99,7 @@ def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable
     Task.objects.update(start_time=F("start_time") - timedelta(hours=1))
     submit_gpus(world.admin_actor(), 8, "t4")
     world.reconcile()
-    reads = caller("root", "osmo-admin")
+    reads = caller("root")
     lost = next(each for each in ("job-1", "job-2") if reads.get(f"/api/workflow/{each}/receipts")["receipts"])
     [spared] = reads.get(f"/api/workflow/{lost}/receipts")["receipts"][0]["spared"]
     assert spared["gpus"] in {5, 20}
@@ -113,13 +109,23 @@ def test_other_candidates_are_said_with_their_flavor(cut: None, caller: Callable
     assert " t4 parts of GPUs at once" in page
 
 
-def test_a_node_says_its_parts(cut: None) -> None:
+def test_a_node_and_a_gang_that_waits_say_parts(cut: None, caller: Callable[..., Any]) -> None:
     submit_gpus(world.admin_actor(), 6, "t4")
     world.reconcile()
     found = read_node_map(world.admin_actor(), "sim", limit=10)
     titles = [tile.title for tile in draw_tiles(found.nodes, ColourBy.POOL, found.part_flavors).tiles]
     assert titles[0].startswith("h0: 16 of 16 GPUs free")
     assert titles[1].startswith("t0: 26 of 32 parts of GPUs free")
+    world.make_pool("other", 0, on=world.make_backend("sim"))
+    world.make_user("sue", "osmo-other-user")
+    text = world.sign_in("sue").get("/nodes/sim/t0").content.decode()
+    assert "6 parts of GPUs are used by workflows of pools that you may not see" in text
+    assert "6 GPUs are" not in text and '<th scope="row">Parts of GPUs</th>' in text
+    submit_gpus(world.admin_actor(), 4, "t4")
+    world.reconcile()
+    [entry] = caller("root").get("/api/queue")["entries"]
+    shown = dict(_entry_facts(entry).pairs)
+    assert (shown["Requested"], shown["Free"], shown["Missing"]) == (4, "2 t4", "2 t4")
     world.apply_change(PutBackend(name="sim", body={"nodes": _nodes(4, gpu="h100")}))
     notes = read_node_map(world.admin_actor(), "sim", name="t0", limit=1).nodes[0].usage.notes
     assert "running work with 6 parts of GPUs counts as t4, in which it was admitted, until it ends" in notes
@@ -183,22 +189,12 @@ workflow:
   tasks:
   - {name: main, image: x, command: [sh]}
 """
-    client = world.sign_in(world.make_user("root", "osmo-admin").username)
+    client = world.sign_in("root")
     for named, words in ((", gpu_flavors: [t4]", "t4 parts of GPUs"), ("", "GPUs or parts of GPUs")):
         typed = {"pool": "team--a", "file": file % named, "step": "ways"}
         text = client.post("/submit", typed).content.decode()
         assert f"at least 4 {words} at once" in text
         assert f"with 2 {words} instead of 4" in text
-
-
-def test_the_page_of_a_node_says_parts_that_others_use(cut: None) -> None:
-    submit_gpus(world.admin_actor(), 6, "t4")
-    world.reconcile()
-    world.make_pool("other", 0, on=world.make_backend("sim"))
-    world.make_user("sue", "osmo-other-user")
-    text = world.sign_in("sue").get("/nodes/sim/t0").content.decode()
-    assert "6 parts of GPUs are used by workflows of pools that you may not see" in text
-    assert "6 GPUs are" not in text and '<th scope="row">Parts of GPUs</th>' in text
 
 
 def test_a_lost_node_says_its_parts(cut: None) -> None:
@@ -216,13 +212,3 @@ def test_a_lost_node_says_its_parts(cut: None) -> None:
     assert "6 t4 parts of GPUs" in page and "can have 0 of its quota of 32 t4 parts of GPUs: 32 are missing" in page
     rows = csv.DictReader(_page("/clusters/sim/losses?format=csv").splitlines())
     assert {row["node"]: row["flavor"] for row in rows} == {"h0": "h100", "t0": "t4"}
-
-
-def test_the_client_says_what_a_gang_waits_for(cut: None, caller: Callable[..., Any]) -> None:
-    submit_gpus(world.admin_actor(), 6, "t4")
-    world.reconcile()
-    submit_gpus(world.admin_actor(), 4, "t4")
-    world.reconcile()
-    [entry] = caller("root", "osmo-admin").get("/api/queue")["entries"]
-    shown = dict(_entry_facts(entry).pairs)
-    assert (shown["Requested"], shown["Free"], shown["Missing"]) == (4, "2 t4", "2 t4")
