@@ -147,6 +147,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "api/configs/backend/<str:backend>/webhook": ["/api/configs/backend/prod/webhook"],
     "api/backend/<str:backend>/bypasses": ["/api/backend/prod/bypasses"],
     "api/configs/<path:kind>": ["/api/configs/service"],
+    "api/docs/<slug:name>": ["/api/docs/get_audit"],
     "^(?:api|webhooks)/": ["/api/nothing", "/webhooks/pod"],
     "webhooks/pod/<str:backend>": ["/webhooks/pod/prod"],
     "webhooks/gpu_quota/<str:backend>": ["/webhooks/gpu_quota/prod"],
