@@ -66,6 +66,11 @@ def faults(text):
         ("cohorts: [{name: a}]\nqueues: [{name: a}]", "queues[0].name", "duplicate_name"),
         ("nodes: [{name: a}, {name: a}]", "nodes[1].name", "duplicate_name"),
         (Q + W + "changes: [{submit: {name: w, queue: q, tasks: [{}]}}]", "changes[0].submit.name", "duplicate_name"),
+        (
+            Q + "workloads: [{name: w, queue: q, tasks: [{name: t}, {name: t}]}]",
+            "workloads[0].tasks[1].name",
+            "duplicate_name",
+        ),
         ("queues: [{name: a, quota: 1, quota: 2}]", "queues[0].quota", "duplicate_name"),
         ('{"queues": [{"name": "a", "quota": 1, "quota": 2}]}', "queues[0].quota", "duplicate_name"),
         ("queues: []\nqueues: []", "queues", "duplicate_name"),
