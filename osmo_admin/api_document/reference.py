@@ -13,6 +13,9 @@ from osmo_admin.api_document.openapi_views import render_openapi
 MAX_DEPTH = 5
 """How deep the keys of a body are listed; what is below is named by its type."""
 
+SHOWN_KEYS = 4
+"""The keys of an example of a body that requires none."""
+
 _SHARED = "#/components/"
 _BOOLEANS = {"True", "False", "true", "false"}
 
@@ -171,15 +174,16 @@ class Schemas:
             if "$ref" not in each:
                 yield from self.keys(each, path, depth + 1)
 
-    def example(self, schema: Mapping[str, Any]) -> Any:
-        """A value with the keys that are required."""
+    def example(self, schema: Mapping[str, Any], *, is_whole: bool = True) -> Any:
+        """A value with the keys that are required; the whole body with its first keys, if it requires none."""
         schema = self.resolve(schema)
         if choices := schema.get("anyOf") or schema.get("oneOf"):
-            return self.example(choices[0])
+            return self.example(choices[0], is_whole=is_whole)
         if "enum" in schema:
             return schema["enum"][0]
         if schema.get("type") == "object":
             properties = schema.get("properties", {})
-            return {name: self.example(properties.get(name, {})) for name in schema.get("required", ())}
+            names = schema.get("required") or (list(properties)[:SHOWN_KEYS] if is_whole else ())
+            return {name: self.example(properties.get(name, {}), is_whole=False) for name in names}
         examples: Mapping[str, Any] = {"array": [], "integer": 1, "number": 1, "boolean": True, "string": "…"}
         return examples.get(schema.get("type", ""), "…")

@@ -49,6 +49,12 @@ def test_an_example_has_the_required_keys() -> None:
     assert Schemas(COMPONENTS).example(NODES) == {"nodes": []}
 
 
+def test_an_example_of_a_body_without_required_keys_has_the_first_ones() -> None:
+    inner = {"type": "object", "properties": {"gpus": {"type": "integer"}}}
+    body = {"type": "object", "properties": {"name": {"type": "string"}, "size": inner}}
+    assert Schemas(COMPONENTS).example(body) == {"name": "…", "size": {}}
+
+
 def test_keys_that_contain_themselves_end() -> None:
     endless: dict[str, Any] = {"type": "object", "properties": {}}
     endless["properties"]["below"] = endless
