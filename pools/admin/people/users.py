@@ -83,6 +83,10 @@ class UserRolesForm(CommandForm):
         """The reason."""
         return {"description": reason_field()}
 
+    def add_error(self, field: str | None, error: Any) -> None:
+        """A role that does not exist was typed: the others are chosen among those that do."""
+        super().add_error("more_roles" if field == "roles" and self.cleaned_data.get("more_roles") else field, error)
+
     def command(self) -> ChangeCommand:
         """The change, with the checked and the typed roles."""
         typed = self.cleaned_data["more_roles"].replace(",", " ").split()

@@ -333,3 +333,4 @@ def test_the_forms_of_roles_stay_small_with_a_thousand_pools(as_person: SignedIn
     assert User.objects.get(username="worker").as_actor().roles == roles
     refused = root.post("/users/-/create", {"username": "fresh", "more_roles": "osmo-ghost-user"}, follow=True)
     assert "There is no such role" in refused.content.decode()
+    assert refused.context["form"].errors.keys() == {"more_roles"}, "where the role was typed"
