@@ -73,7 +73,7 @@ def _charts_of(answer: UsageAnswer, window: UsageWindow, prefix: str, unit: str,
             f"On average {number_text(used)} {unit} were in use.",
             USE_SERIES,
             unit,
-            f"None of the {unit} were in use in this time." if of else "No GPU was in use in this time.",
+            "" if answer.totals.used else f"No {unit} were in use in this time.",
         ),
         _chart(
             answer,
@@ -83,7 +83,7 @@ def _charts_of(answer: UsageAnswer, window: UsageWindow, prefix: str, unit: str,
             f"On average work for {number_text(waited)} {unit} was waiting.",
             WAIT_SERIES,
             unit,
-            "No work was waiting in this time.",
+            f"{'Almost no' if answer.totals.waiting else 'No'} work was waiting in this time.",
         ),
     ]
 
