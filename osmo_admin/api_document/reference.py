@@ -126,6 +126,12 @@ def _json_schema(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
+def _types(schema: Mapping[str, Any]) -> list[str]:
+    """The types of a schema, which has one, several or none."""
+    found = schema.get("type", [])
+    return [found] if isinstance(found, str) else list(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Schemas:
     """Reads schemas; a reference is to one of the shared `components`."""
@@ -154,7 +160,7 @@ class Schemas:
         elif schema.get("type") == "array":
             kind = f"list of {self.kind(schema.get('items', {}))}"
         else:
-            kind = schema.get("type", "any value")
+            kind = " or ".join(_types(schema)) or "any value"
         return f"{kind} or null" if schema.get("nullable") and "null" not in kind else kind
 
     def keys(self, schema: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[Key]:
@@ -186,4 +192,4 @@ class Schemas:
             names = schema.get("required") or (list(properties)[:SHOWN_KEYS] if is_whole else ())
             return {name: self.example(properties.get(name, {}), is_whole=False) for name in names}
         examples: Mapping[str, Any] = {"array": [], "integer": 1, "number": 1, "boolean": True, "string": "…"}
-        return examples.get(schema.get("type", ""), "…")
+        return examples.get(next(iter(_types(schema)), ""), "…")

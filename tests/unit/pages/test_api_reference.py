@@ -38,6 +38,7 @@ def test_keys_have_their_path_their_type_and_whether_they_are_required() -> None
         ({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "string"}]}, "string or integer"),
         ({"enum": ["a", None], "nullable": True}, '"a" or null'),
         ({"enum": ["True", "False", "true", "false"]}, "boolean"),
+        ({"type": ["string", "integer"]}, "string or integer"),
         ({}, "any value"),
     ],
 )
@@ -51,8 +52,8 @@ def test_an_example_has_the_required_keys() -> None:
 
 def test_an_example_of_a_body_without_required_keys_has_the_first_ones() -> None:
     inner = {"type": "object", "properties": {"gpus": {"type": "integer"}}}
-    body = {"type": "object", "properties": {"name": {"type": "string"}, "size": inner}}
-    assert Schemas(COMPONENTS).example(body) == {"name": "…", "size": {}}
+    body = {"type": "object", "properties": {"name": {"type": ["integer", "string"]}, "size": inner}}
+    assert Schemas(COMPONENTS).example(body) == {"name": 1, "size": {}}
 
 
 def test_keys_that_contain_themselves_end() -> None:
