@@ -126,7 +126,7 @@ def _parameters(documented: describe_operation, method: str, path: str, route: s
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255},
             }
         )
-    elif method in CHANGING_METHODS and not documented.is_anonymous:
+    if documented.has_version:
         found.append(
             {
                 "name": "If-Match",
@@ -159,7 +159,9 @@ def _responses(documented: describe_operation, method: str, path: str) -> dict[s
     if "{" in path:
         statuses.add(404)
     if method in CHANGING_METHODS and not documented.is_anonymous:
-        statuses |= {404, 409} if method == "POST" else {404, 409, 412}
+        statuses |= {404, 409}
+    if documented.has_version:
+        statuses.add(412)
     answer = {} if documented.answer is None else schema_of(documented.answer)
     if DRY_RUN in documented.query_parameters:
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}

@@ -198,4 +198,5 @@ def describe_change(
         answer=answer,
         status=status,
         details=f"In the audit trail: {', '.join(actions)}." if actions else "",
+        has_version=any(kind.needs_version for kind in kinds),
     )

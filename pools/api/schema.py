@@ -107,7 +107,7 @@ class describe_operation:  # noqa: N801  # it is used as a decorator
     JSON. `excluded_statuses` are error statuses that the operation never answers, `extra_statuses` are further ones;
     `is_anonymous` means that no login is needed; `text_types` are media types of texts that the operation answers
     instead of `media_type` on request; `status` is the one of success; `details` stand
-    below the summary."""
+    below the summary; `has_version`: a caller may name in `If-Match` the version that the object must still have."""
 
     summary: str
     _: KW_ONLY
@@ -121,6 +121,7 @@ class describe_operation:  # noqa: N801  # it is used as a decorator
     text_types: Sequence[str] = ()
     status: int = 200
     details: str = ""
+    has_version: bool = False
 
     def __call__(self, handler: Handler) -> Handler:
         handler.documentation = self  # type: ignore[attr-defined]  # read by the schema generator

@@ -84,9 +84,8 @@ def create_subpool(
         asked = _allowed_quota(
             facts, command.subpool_name, command.quota, command.quotas, found, parts=root.part_flavors
         )
-        if row is not None:
-            _check_version(row, expected_version)
         name = names.canonical_name(root.name, command.subpool_name)
+        check_version(name, expected_version, None if row is None else row.version)
         require_no_subpool_approval(root, name, row=row, asked=asked, resolved=asked.as_asked)
         if row is None:
             row = Pool.objects.create(
