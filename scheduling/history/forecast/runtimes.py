@@ -27,7 +27,9 @@ ENOUGH = 8
 LONGEST = 60 * 86_400.0
 SHORTEST = 1.0
 UNKNOWN = 300.0
-"""The median where nothing is known at all."""
+"""The median of new work that no known work is like."""
+GUESS_SPREAD = 2
+"""The power of the spread where nothing is known at all: one in ten such runs is 100 times as long as it has run."""
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -112,8 +114,10 @@ class RunTimeDraws:
                 if drawn is not None:
                     break
         if drawn is None:
-            # Half of such work runs as long again as it has run.
-            drawn = max(elapsed, UNKNOWN / 2) / max(1 - share, 1e-4)
+            # Half of such work runs as long again as it has run. Where nothing is known at all it is a guess from
+            # minutes to hours, and a forecast that follows from it has to show that.
+            is_guess = all(self._curves[key] is None for key in kind.like())
+            drawn = max(elapsed, UNKNOWN / 2) / max(1 - share, 1e-4) ** (GUESS_SPREAD if is_guess else 1)
         if kind.limit is not None:
             drawn = min(drawn, kind.limit)
         return min(max(drawn, elapsed + SHORTEST, SHORTEST), max(LONGEST, elapsed + SHORTEST))

@@ -130,6 +130,18 @@ def test_a_draw_belongs_to_the_gang_and_not_to_the_round():
     assert len(set(before)) > 4
 
 
+def test_where_nothing_is_known_the_times_are_minutes_to_hours_apart():
+    """Work that has run for ten minutes: a forecast by its end names no time of day."""
+    middle, late = (sorted(draw(RunTimes(), 0, n, elapsed=600.0) for n in range(210))[at] - 600 for at in (105, 189))
+    assert middle > 20 * 60
+    assert late > 10 * 3600
+    known = RunTimes()
+    for number in range(20):
+        RunTimes.ended(known.started(WorkKind("b", 8), number), number + 100.0, is_whole=True)
+    beyond = sorted(draw(known, 1000, n, elapsed=600.0) - 600 for n in range(210))
+    assert beyond[189] < 2 * 3600, "work that runs longer than all that is known"
+
+
 def test_the_draws_of_a_gang_are_spread_over_the_futures():
     """Any seven futures in a row have one draw in each seventh, and gangs have other orders."""
     orders = set()
