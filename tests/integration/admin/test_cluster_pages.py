@@ -33,6 +33,15 @@ def _text(client: Client, address: str) -> str:
     return answer.content.decode()
 
 
+def test_a_cluster_that_does_not_answer_is_not_called_out_of_sync(prod: Backend, as_person: SignedIn) -> None:
+    """What its queues are is not known then."""
+    QueueSync.objects.update(reason="Unreachable", message="No route to the cluster.")
+    text = _text(as_person("root"), PAGE)
+    assert ("The cluster does not answer" in text, "NO ANSWER" in text) == (True, True)
+    assert "out of sync" not in text.lower()
+    assert "NO ANSWER" in _text(as_person("root"), LIST)
+
+
 def test_a_cluster_that_forbids_the_calls_has_one_next_step(prod: Backend, as_person: SignedIn) -> None:
     text = _text(as_person("root"), PAGE)
     assert "OUT OF SYNC" in text
