@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from osmo_admin.api_document.reference import Operation, read_reference
 from osmo_admin.site import AdminSite
+from osmo_admin.web.error_views import not_found_page
 from pools.admin import forms
 from pools.domain.columns import list_columns
-from pools.domain.errors import NotFound
 
 KEY_COLUMNS = list_columns("key", "type", "meaning")
 PARAMETER_COLUMNS = list_columns("parameter", "place", "type", "meaning")
@@ -34,7 +34,7 @@ def api_operation(request: HttpRequest, name: str) -> HttpResponse:
     """The parameters, the body and the answers of one operation."""
     operation = read_reference().operations.get(name)
     if operation is None:
-        return _site().refusal_page(request, NotFound("The API does not have this operation."))
+        return not_found_page(request, "The API does not have this operation.")
     return _page(
         request,
         "osmo/api_operation.html",
@@ -50,7 +50,8 @@ def api_operation(request: HttpRequest, name: str) -> HttpResponse:
 
 def _command(operation: Operation, server: str) -> list[str]:
     """The request with curl."""
-    parts = [f"curl -X {operation.method} '{server}{operation.path}'"]
+    globbing = "--globoff " if "{" in operation.path else ""  # curl reads {a} as a choice of addresses
+    parts = [f"curl {globbing}-X {operation.method} '{server}{operation.path}'"]
     if operation.needs_login:
         parts.append('-H "Authorization: Bearer $TOKEN"')
     if operation.example:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -112,12 +112,20 @@ def _operation(schemas: Schemas, method: str, path: str, body: Mapping[str, Any]
             )
             for each in body.get("parameters", ())
         ),
-        body=tuple(schemas.keys(sent)),
+        body=_distinct(schemas.keys(sent)),
         answer_kind=schemas.kind(answer) if answer else success.get("description", ""),
-        answer=tuple(schemas.keys(answer)),
+        answer=_distinct(schemas.keys(answer)),
         refusals=tuple(Refusal(status, each["description"]) for status, each in refusals),
-        example=json.dumps(schemas.example(sent)) if sent else "",
+        example=json.dumps(schemas.example(sent), ensure_ascii=False) if sent else "",
     )
+
+
+def _distinct(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """The first key of each path: the forms of an answer share some."""
+    found: dict[str, Key] = {}
+    for each in keys:
+        found.setdefault(each.name, each)
+    return tuple(found.values())
 
 
 def _json_schema(part: Mapping[str, Any]) -> Mapping[str, Any]:

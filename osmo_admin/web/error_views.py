@@ -22,8 +22,12 @@ def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """404."""
     if _is_api_request(request):
         return _json_response(NotFound("There is nothing at this address."), 404)
-    if hasattr(request, "user") and request.user.is_authenticated:  # with the menu, which leads on
-        message = "This address does not exist, or you have no role that lets you see it."
+    return not_found_page(request, "This address does not exist, or you have no role that lets you see it.", exception)
+
+
+def not_found_page(request: HttpRequest, message: str, exception: Any = None) -> HttpResponse:
+    """404 for people: with the menu, which leads on, if they are signed in."""
+    if hasattr(request, "user") and request.user.is_authenticated:
         page: TemplateResponse = admin.site.refusal_page(request, NotFound(message))  # type: ignore[attr-defined]
         return page.render()
     return defaults.page_not_found(request, exception)

@@ -11,7 +11,6 @@ from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.domain.structured_input.config_fields import ConfigField
-from pools.domain.values.amounts import NO_LIMIT
 
 _DECLARED: Mapping[str, ConfigField] = {each.key: each for each in (*POOL_FIELDS, *COHORT_FIELDS, *QUOTA_FIELDS)}
 _LABELS: Mapping[str, str] = {
@@ -19,7 +18,7 @@ _LABELS: Mapping[str, str] = {
     "pool": "Pool",
     **{key: TREE_NUMBERS[key].label for key in AMOUNT_KEYS},
 }
-_EMPTY: tuple[Any, ...] = (None, "", NO_LIMIT, [], {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _PLATFORM_LABELS: Mapping[str, str] = {"tflops": "TFLOPS", "vram": "memory"}
 
 

@@ -32,9 +32,9 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
     of a subpool leads to its part of the queue."""
     actor = actor_of(request)
     parent, leaf = split_name(pool)
-    if leaf is not None:
+    if leaf is not None and parent:
         address = reverse("admin:scheduling_workflow_queue", args=[parent])
-        return HttpResponseRedirect(f"{address}?{urlencode({'leaf': leaf})}")
+        return HttpResponseRedirect(f"{address}?{urlencode({**request.GET.dict(), 'leaf': leaf})}")
     root = get_visible_root(actor, pool)
     tree = quota_tree_page(actor, root=root.name)
     running_rows = (

@@ -355,7 +355,7 @@ def _shrink(widths: Sequence[int], shortest: Sequence[int], width: int) -> list[
 
 def _format_row(cells: Sequence[str], widths: Sequence[int], wraps: Sequence[bool]) -> Iterator[str]:
     columns = [
-        [_cut(line, size) for line in textwrap.wrap(text, size) or [""]] if is_wrapped else [_cut(text, size)]
+        list(_wrapped(text, size)) if is_wrapped else [_cut(text, size)]
         for text, size, is_wrapped in zip(cells, widths, wraps, strict=True)
     ]
     for line in zip_longest(*columns, fillvalue=""):
@@ -370,3 +370,19 @@ def _cut(text: str, width: int) -> str:
     while display_width(text) > width - 1:
         text = text[:-1]
     return f"{text}…"
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """The text in lines of this width; a word is divided only where a line is too short for it. `textwrap` counts
+    characters, and not the columns of a terminal."""
+    line = ""
+    for word in text.split():
+        if line and display_width(f"{line} {word}") > width:
+            yield line
+            line = ""
+        line = f"{line} {word}" if line else word
+        while display_width(line) > width:
+            fits = next(at for at in range(len(line) - 1, 0, -1) if at == 1 or display_width(line[:at]) <= width)
+            yield line[:fits]
+            line = line[fits:]
+    yield line

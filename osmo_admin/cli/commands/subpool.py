@@ -264,7 +264,7 @@ def subpools_table(answer: dict[str, Any]) -> Table:
         rows.append([name, row["subpool_state"], *_numbers(row)])
     columns = pick(POOL_COLUMNS, COLUMNS_SHOWN)
     names = [*(each.key for each in columns), *ADDED_HEADINGS[:-1], NOT_IN_THE_FILE]
-    return build_table((*headings(columns), *ADDED_HEADINGS), rows, names=names)
+    return build_table((*headings(columns), *ADDED_HEADINGS), rows, names=names, spare=tuple(reversed(ADDED_HEADINGS)))
 
 
 def whole_pool(answer: dict[str, Any]) -> dict[str, Any]:

@@ -33,11 +33,12 @@ NEVER = 60 * 86_400.0
 @dataclass(frozen=True, slots=True)
 class GangInfo:
     """What is known of a gang of the facts. `started`: when it started, None while it waits. `longest`: the seconds
-    that an earlier attempt ran before it was preempted."""
+    that an earlier attempt ran before it was preempted. `workflow`: its id; gangs of none are one workflow each."""
 
     kind: WorkKind
     started: float | None = None
     longest: float = 0.0
+    workflow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +129,16 @@ class _Future:
                 inf if self._returning is None else self._returning.next_end,
             )
             if due == inf:
-                break
+                if self._returning is None or not self._returning.has_changed:
+                    break
+                due = time
             before, time = time, max(due, time + max(FIRST_STEP, GROWTH * (time - self._now)))
             while self._ends and self._ends[0][0] <= time:
                 _end, name, number = heappop(self._ends)
                 if self._number.get(name) == number:
                     del self._number[name]
                     self._end(name)
-            if self._returning is not None and (queues := self._returning.at(time)):
+            if self._returning is not None and (queues := self._returning.at(time, self._number)):
                 self._state.rebuild(replace(self._state.facts(), queues=queues))
             while following is not None and following[0] <= time:
                 _arrived, fact, kind = following
@@ -233,13 +236,14 @@ class ReturningQuotas:
         self._queues = {queue.name: queue for queue in present.facts.queues}
         self._pool_of = {leaf: each for each in present.returns for leaf in (*each.draining, *each.temporary)}
         draining = {leaf for each in present.returns for leaf in each.draining}
-        self._needs: dict[str, tuple[str, dict[str, Number]]] = {}
-        """The queue of each gang that a drain waits for, and the most that it may use by key."""
+        self._needs: dict[str, tuple[str, str, dict[str, Number]]] = {}
+        """The queue and the workflow of each gang that a drain waits for, and the most that it may use by key."""
         for fact in present.facts.gangs:
             if fact.queue in draining and not fact.preemptible and fact.name in present.gangs:
                 choices = [gpu_amounts(sum_amounts(task.request for task in tasks)) for tasks in fact.choices]
                 keys = dict.fromkeys(key for each in choices for key in each)
-                self._needs[fact.name] = fact.queue, {key: max(each.get(key, 0) for each in choices) for key in keys}
+                needs = {key: max(each.get(key, 0) for each in choices) for key in keys}
+                self._needs[fact.name] = fact.queue, present.gangs[fact.name].workflow or fact.name, needs
         self._times = sorted((at, leaf) for each in present.returns for leaf, (at, _) in each.temporary.items())
         self._changed: set[str] = set()
         """Subpools that drain and of which work has ended."""
@@ -254,14 +258,19 @@ class ReturningQuotas:
         if name in self._needs:
             self._changed.add(self._needs.pop(name)[0])
 
-    def at(self, time: float) -> tuple[QueueFacts, ...]:
-        """The queues at this time; empty if they are those of the last call."""
+    @property
+    def has_changed(self) -> bool:
+        """Whether work has ended since the last call of :meth:`at`."""
+        return bool(self._changed)
+
+    def at(self, time: float, running: Collection[str]) -> tuple[QueueFacts, ...]:
+        """The queues at this time, while these gangs run; empty if they are those of the last call."""
         after: dict[str, Mapping[str, Amount]] = {}
         while self.next_end <= time:
             _at, leaf = self._times.pop(0)
             after[leaf] = self._pool_of[leaf].temporary[leaf][1]
         for leaf in self._changed:
-            needs = sum_amounts(amounts for queue, amounts in self._needs.values() if queue == leaf)
+            needs = self._committed(leaf, running)
             had = self._queues[leaf].quota or {}
             after[leaf] = {key: min(quota, needs.get(key, 0)) for key, quota in had.items() if is_gpu(key)}
         self._changed.clear()
@@ -271,3 +280,20 @@ class ReturningQuotas:
             pool = self._pool_of[leaf]
             give_remainder(self._queues, pool.pool, pool.remainder, pool.guarantee)
         return tuple(self._queues.values()) if after else ()
+
+    def _committed(self, leaf: str, running: Collection[str]) -> dict[str, Number]:
+        """What the work of a leaf needs until its end by key: of each workflow the larger of what it holds and its
+        largest gang (design, D4)."""
+        held: dict[str, list[Mapping[str, Number]]] = {}
+        largest: dict[str, dict[str, Number]] = {}
+        for name, (queue, workflow, amounts) in self._needs.items():
+            if queue != leaf:
+                continue
+            most = largest.setdefault(workflow, {})
+            most |= {key: max(amount, most.get(key, 0)) for key, amount in amounts.items()}
+            held.setdefault(workflow, []).extend([amounts] if name in running else [])
+        return sum_amounts(
+            {key: max(amount, sums.get(key, 0)) for key, amount in most.items()}
+            for workflow, most in largest.items()
+            for sums in [sum_amounts(held[workflow])]
+        )

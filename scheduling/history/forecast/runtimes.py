@@ -114,8 +114,8 @@ class RunTimeDraws:
                 if drawn is not None:
                     break
         if drawn is None:
-            # Half of such work runs as long again as it has run. Where nothing is known at all it is a guess from
-            # minutes to hours, and a forecast that follows from it has to show that.
+            # Half of such work runs as long again as it has run. Where nothing is known at all half of it runs for four
+            # times as long, and one in ten for a hundred times: a forecast that follows from it has to show that.
             is_guess = all(self._curves[key] is None for key in kind.like())
             drawn = max(elapsed, UNKNOWN / 2) / max(1 - share, 1e-4) ** (GUESS_SPREAD if is_guess else 1)
         if kind.limit is not None:

@@ -125,7 +125,8 @@ def read_forecast_facts(backend: Backend, *, even_if_nothing_waits: bool = False
             if kind is None:
                 continue
             started = begun.get(ref.group)
-            gangs[name] = GangInfo(kind, None if started is None else started.timestamp())
+            since = None if started is None else started.timestamp()
+            gangs[name] = GangInfo(kind, since, workflow=str(ref.workflow))
             if started is None:
                 waiting[name] = ref.group
         if not waiting and not even_if_nothing_waits:

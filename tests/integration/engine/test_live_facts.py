@@ -95,6 +95,14 @@ def test_futures_return_the_quota_of_a_drain_as_the_ledger_does(split_team: Pool
     world.submit_workflow(admin, "team--a", 8)
     reconcile_backend(split_team.backend_id)
     world.submit_workflow(admin, "team--a", 15, priority=Priority.LOW)
+    groups = """workflow:
+  name: two
+  resources: {r: {gpu: 3, cpu: 1, memory: 1Gi}, s: {gpu: 4, cpu: 1, memory: 1Gi}}
+  groups:
+  - {name: one, tasks: [{name: a, image: i, command: [c], resource: r}]}
+  - {name: other, tasks: [{name: b, image: i, command: [c], resource: s}]}
+"""
+    submit(actor=admin, pool="team--a", submission=Submission(file=groups))
     world.apply_change(DeleteSubpool(parent="team", subpool_name="a"))
     assert of(split_team).quota_returns == (
         QuotaReturns("osmo-pool-ns-team", "osmo-pool-ns-team--_shared", {GPU: 100}, ("osmo-pool-ns-team--a",)),
@@ -102,12 +110,12 @@ def test_futures_return_the_quota_of_a_drain_as_the_ledger_does(split_team: Pool
     known = read_forecast_facts(Backend.objects.get(pk=split_team.backend_id), even_if_nothing_waits=True)
     assert known is not None
     quotas = ReturningQuotas(known.present)
-    assert quotas.at(0) == ()
+    running = {name for name, info in known.present.gangs.items() if info.started is not None}
+    assert quotas.at(0, running) == ()
     quotas.ended(next(name for name, row in known.live.gangs.items() if row.workflow == first.uuid))
     world.apply_change(CancelWorkflow(name=first.name), actor=admin)
-    reconcile_backend(split_team.backend_id)
-    assert _gpu_quotas(quotas.at(0)) == _gpu_quotas(of(split_team).facts.queues)
-    assert _gpu_quotas(of(split_team).facts.queues)["osmo-pool-ns-team--a"] == 8
+    assert _gpu_quotas(quotas.at(0, running)) == _gpu_quotas(of(split_team).facts.queues)
+    assert _gpu_quotas(of(split_team).facts.queues)["osmo-pool-ns-team--a"] == 8 + 4
 
 
 def test_futures_end_a_temporary_quota_as_the_ledger_does(split_team: Pool) -> None:
@@ -116,8 +124,8 @@ def test_futures_end_a_temporary_quota_as_the_ledger_does(split_team: Pool) -> N
     known = read_forecast_facts(Backend.objects.get(pk=split_team.backend_id), even_if_nothing_waits=True)
     assert known is not None
     quotas = ReturningQuotas(known.present)
-    assert (quotas.at(quotas.next_end - 1), quotas.next_end) == ((), until.timestamp())
-    later = quotas.at(quotas.next_end)
+    assert (quotas.at(quotas.next_end - 1, ()), quotas.next_end) == ((), until.timestamp())
+    later = quotas.at(quotas.next_end, ())
     Pool.objects.filter(name="team--a").update(quota_until=database_time() - timedelta(seconds=1))
     end_temporary_quotas()
     assert _gpu_quotas(later) == _gpu_quotas(of(split_team).facts.queues)

@@ -18,6 +18,7 @@ from osmo_admin.cli.base.times import parse_time, utc_time
 from osmo_admin.cli.lists import list_command
 from pools.domain.names import readable_name
 from pools.domain.numbers import GPU_HOURS, USAGE_NUMBERS
+from pools.domain.values.amounts import LITTLE, is_little
 from pools.domain.values.durations import span_text
 from scheduling.domain.list_columns import POOL_LOSS_COLUMNS
 from scheduling.domain.lists import NO_KEY, USUAL_BUCKET, Bucket, UsageKey, UsageQuery
@@ -179,4 +180,6 @@ def _cell(amount: float | None, unit: str) -> Any:
 
 def _hours(amount: float) -> str:
     """As the pages write them: from 100 on without decimals."""
+    if is_little(amount):
+        return LITTLE
     return f"{amount:.{0 if abs(amount) >= 100 else 1}f}" if amount else "0"
