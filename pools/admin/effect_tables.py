@@ -11,6 +11,7 @@ from pools.domain.configuration.pool_fields import POOL_FIELDS
 from pools.domain.numbers import TREE_NUMBERS
 from pools.domain.quota.tree import AMOUNT_KEYS
 from pools.domain.structured_input.config_fields import ConfigField
+from pools.domain.values.amounts import NO_LIMIT
 
 _DECLARED: Mapping[str, ConfigField] = {each.key: each for each in (*POOL_FIELDS, *COHORT_FIELDS, *QUOTA_FIELDS)}
 _LABELS: Mapping[str, str] = {
@@ -19,6 +20,7 @@ _LABELS: Mapping[str, str] = {
     **{key: TREE_NUMBERS[key].label for key in AMOUNT_KEYS},
 }
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
+_GUARANTEE = "resources.gpu.guarantee"
 _PLATFORM_LABELS: Mapping[str, str] = {"tflops": "TFLOPS", "vram": "memory"}
 
 
@@ -83,6 +85,8 @@ def changed_fields(
 
 
 def _says_nothing(path: str, value: Any) -> bool:
+    if value == NO_LIMIT:
+        return path != _GUARANTEE  # all others have no limit unless somebody sets one
     return value in _EMPTY or (path.startswith("platforms.") and str(value) == "0")
 
 

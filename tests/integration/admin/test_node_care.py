@@ -130,7 +130,7 @@ def test_only_the_platform_cares_for_nodes_on_the_page(cluster: Backend, caller:
         page: Client = world.sign_in(role)
         for action in ("drain", "restore", "clear"):
             page.post("/nodes/sim/sim-n1", {"do": action})
-        assert (Node.objects.get().taint, SuspectNode.objects.open().count()) == ("", 1), role
+            assert (Node.objects.get().taint, SuspectNode.objects.open().count()) == ("", 1), (role, action)
     for action in ("drain", "restore", "clear"):
         assert caller("root")("POST", f"{NODES}/gone/{action}", {}).status == 404, action
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,7 +56,8 @@ def test_the_queue_of_a_subpool_is_at_its_address(as_person: SignedIn) -> None:
         answer = worker.get(f"/queue/team--{name}", follow=True)
         assert answer.status_code == 200
         assert ("ours-1" in answer.content.decode()) is has_ours, name
-    assert worker.get("/queue/other--x", follow=True).status_code == 404
+    for nothing in ("other--x", "--x", "--"):
+        assert worker.get(f"/queue/{nothing}", follow=True).status_code == 404, nothing
 
 
 def test_where_no_pool_is_yet_an_admin_is_led_to_one(as_person: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,3 +272,15 @@ def test_an_example_fills_the_file_without_scripts(as_person: SignedIn) -> None:
         answer = person.post("/submit", {"pool": "team", "file": file, "step": "check"})
         assert answer.status_code == 200, answer.content.decode()
         assert not answer.context["receipt"].warnings
+
+
+def test_attempts_are_drawn_over_time_and_listed(as_person: Callable[[str], Client]) -> None:
+    work = submit_workflow("team--a", gpus=1, name="drawn")
+    reconcile()
+    page = as_person("root").get(f"{LIST}/{work.name}")
+    (lane,) = page.context["chart"].lanes
+    assert [bar.kind for bar in lane.bars] == ["waiting", "running"]
+    text = page.content.decode()
+    assert "oa-attempt--running" in text
+    assert f'href="/nodes/{work.root_pool.backend.name}/{lane.bars[-1].node}"' in text
+    assert "data-output" in text

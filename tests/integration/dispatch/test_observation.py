@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from pools.models import Reservation
+from pools.domain.changes.subpools import CreateSubpool, DeleteSubpool
+from pools.domain.people.roles import SYSTEM
+from pools.models import Pool, Reservation
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.domain.receipts.words import PREEMPTED_BY_CLUSTER
@@ -486,3 +488,18 @@ class TestReceipts:
         assert list(Interruption.objects.order_by("id").values_list("cause", "note")) == memory
         assert LostCount.objects.values_list("cause", "count").get() == ("evicted", 2)
         assert verify() == []
+
+
+def test_the_last_pod_of_a_draining_subpool_archives_it(fake_harness: AgentHarness) -> None:
+    from pools.services.configuration.subpools import create_subpool
+
+    create_subpool(CreateSubpool(parent="team", subpool_name="a", quota=10), actor=SYSTEM)
+    workflow = fake_harness.submit(to="team--a")
+    fake_harness.run_agent()
+    fake_harness.run_pods(*fake_harness.list_pods())
+    fake_harness.run_agent()
+    world.apply_change(DeleteSubpool(parent="team", subpool_name="a"), actor=world.admin_actor())
+    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
+    fake_harness.finish_pods(*fake_harness.list_pods(workflow))
+    fake_harness.run_agent()
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"

@@ -90,7 +90,7 @@ def _fake_harness() -> GpuClusterHarness:
 
 
 @pytest.fixture(params=FAKE_THEN_REAL)
-def gpu_cluster(request: pytest.FixtureRequest, db: None) -> Iterator[GpuClusterHarness]:
+def gpu_cluster(request: pytest.FixtureRequest, ledger: None) -> Iterator[GpuClusterHarness]:
     """On both clusters."""
     if request.param == "real":
         server: KubeServer = request.getfixturevalue("kube_server")
@@ -102,6 +102,6 @@ def gpu_cluster(request: pytest.FixtureRequest, db: None) -> Iterator[GpuCluster
 
 
 @pytest.fixture
-def fake_gpu_cluster(db: None) -> GpuClusterHarness:
+def fake_gpu_cluster(ledger: None) -> GpuClusterHarness:
     """On the fake cluster alone, for tests of our own rows."""
     return _fake_harness()

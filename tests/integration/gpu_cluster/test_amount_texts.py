@@ -100,37 +100,36 @@ def answer_causes(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     return list(answer["status"]["details"]["causes"])
 
 
-def test_an_amount_gets_the_same_verdict_everywhere(call: ApiClient) -> None:
-    for number, text in enumerate((*READABLE, *UNREADABLE)):
-        status = 200 if text in READABLE else 400
-        for name in AMOUNTS:
-            answer = review({name: text}, uid=f"{name}-{number}")
-            assert answer["allowed"] is (status == 200), (name, answer)
-            if status != 200:
-                assert refused_fields(answer) == [name], text
-                assert answer["status"]["code"] == 422, text
-                assert answer["status"]["message"].startswith(f"{PREFIX}{name} ")
-        name = AMOUNTS[number % len(AMOUNTS)]
+@pytest.mark.parametrize("text", [*READABLE, *UNREADABLE])
+def test_an_amount_gets_the_same_verdict_everywhere(call: ApiClient, text: str) -> None:
+    status = 200 if text in READABLE else 400
+    for name in AMOUNTS:
+        answer = review({name: text}, uid=name)
+        assert answer["allowed"] is (status == 200), (name, answer)
+        if status != 200:
+            assert refused_fields(answer) == [name]
+            assert answer["status"]["code"] == 422
+            assert answer["status"]["message"].startswith(f"{PREFIX}{name} ")
         resource, side = name.split("-")
-        allocation = {"id": f"a-{number}", side: {resource: text}}
-        assert call("POST", "/api/gpu_quota/team-a/allocation", allocation).status == status, text
+        allocation = {"id": f"a-{name}", side: {resource: text}}
+        assert call("POST", "/api/gpu_quota/team-a/allocation", allocation).status == status
         query = urlencode({f"{side}_{resource}": text})
-        assert call("GET", f"/api/gpu_quota/team-a/room?{query}").status == status, text
-        part = ("defaultRequests", "maxRequests", "defaultLimits", "maxLimits")[number % 4]
-        spec = {"spec": {"single": {part: {resource: text}}}}
-        assert call("PUT", "/api/configs/gpu_quota/team-b", spec).status == status, (text, part)
+        assert call("GET", f"/api/gpu_quota/team-a/room?{query}").status == status
+        for part in ("defaultRequests", "maxRequests", "defaultLimits", "maxLimits"):
+            spec = {"spec": {"single": {part: {resource: text}}}}
+            assert call("PUT", "/api/configs/gpu_quota/team-b", spec).status == status
 
 
-def test_a_number_of_gpus_gets_the_same_verdict_everywhere(call: ApiClient) -> None:
-    for number, text in enumerate((*READABLE_COUNTS, *UNREADABLE_COUNTS)):
-        is_good = text in READABLE_COUNTS
-        answer = review({"gpu-count": text}, uid=f"u{number}")
-        assert answer["allowed"] is is_good, text
-        if not is_good:
-            assert refused_fields(answer) == ["gpu-count"], text
-            assert "must be a whole number from 1 to 128" in answer["status"]["message"]
-        fits = call("GET", f"/api/gpu_quota/team-a/room?{urlencode({'count': text})}")
-        assert (fits.status == 200) is is_good, text
+@pytest.mark.parametrize("text", [*READABLE_COUNTS, *UNREADABLE_COUNTS])
+def test_a_number_of_gpus_gets_the_same_verdict_everywhere(call: ApiClient, text: str) -> None:
+    is_good = text in READABLE_COUNTS
+    answer = review({"gpu-count": text})
+    assert answer["allowed"] is is_good
+    if not is_good:
+        assert refused_fields(answer) == ["gpu-count"]
+        assert "must be a whole number from 1 to 128" in answer["status"]["message"]
+    fits = call("GET", f"/api/gpu_quota/team-a/room?{urlencode({'count': text})}")
+    assert (fits.status == 200) is is_good
 
 
 def test_every_unreadable_annotation_is_named() -> None:
@@ -140,35 +139,35 @@ def test_every_unreadable_annotation_is_named() -> None:
     assert not GpuAllocation.objects.exists()
 
 
-def test_an_annotation_that_is_no_text_is_refused() -> None:
-    values: tuple[Any, ...] = (1000, None, ["10"], {"a": "b"}, True)
-    for value in values:
-        assert refused_fields(review({"tflops-request": value})) == ["tflops-request"], value
+@pytest.mark.parametrize("value", [1000, None, ["10"], {"a": "b"}, True])
+def test_an_annotation_that_is_no_text_is_refused(value: Any) -> None:
+    assert refused_fields(review({"tflops-request": value})) == ["tflops-request"]
 
 
 class TestPercentages:
     """A percentage of a GPU has no TFLOPS that we know."""
 
-    def test_one_that_cannot_be_read_is_refused_everywhere(self) -> None:
-        for side in ("request", "limit"):
-            for text in ("", "101", "-1", "50%", "banana", "1e400"):
-                name = f"compute-percent-{side}"
-                assert refused_fields(review({name: text})) == [name], text
+    @pytest.mark.parametrize("text", ["", "101", "-1", "50%", "banana", "1e400"])
+    @pytest.mark.parametrize("side", ["request", "limit"])
+    def test_one_that_cannot_be_read_is_refused_everywhere(self, side: str, text: str) -> None:
+        assert refused_fields(review({f"compute-percent-{side}": text})) == [f"compute-percent-{side}"]
 
-    def test_under_a_cap_on_tflops_it_is_refused(self) -> None:
-        specs: tuple[tuple[str, Any], ...] = (
+    @pytest.mark.parametrize(
+        ("side", "spec"),
+        [
             ("request", {"total": {"requests": {"tflops": "10"}}}),
             ("request", {"single": {"maxRequests": {"tflops": "10"}}}),
             ("request", {"total": {"requests": {"tflops": "10"}}, "single": {"defaultRequests": {"tflops": "1"}}}),
             ("limit", {"total": {"limits": {"tflops": "10"}}}),
             ("limit", {"single": {"maxLimits": {"tflops": "10"}}}),
-        )
-        for side, spec in specs:
-            apply_change(PutGpuQuota(namespace="team-a", spec=spec))
-            answer = review({f"compute-percent-{side}": "100"})
-            assert refused_fields(answer) == [f"compute-percent-{side}"], spec
-            assert answer["status"]["code"] == 403
-            assert f"{PREFIX}tflops-{side}" in answer["status"]["message"], "the message says what to give instead"
+        ],
+    )
+    def test_under_a_cap_on_tflops_it_is_refused(self, side: str, spec: Any) -> None:
+        apply_change(PutGpuQuota(namespace="team-a", spec=spec))
+        answer = review({f"compute-percent-{side}": "100"})
+        assert refused_fields(answer) == [f"compute-percent-{side}"]
+        assert answer["status"]["code"] == 403
+        assert f"{PREFIX}tflops-{side}" in answer["status"]["message"], "the message says what to give instead"
         assert not GpuAllocation.objects.exists()
 
     def test_without_such_a_cap_it_passes_with_a_warning(self) -> None:
@@ -185,12 +184,13 @@ class TestPercentages:
         apply_change(PutGpuQuota(namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}}))
         assert review({"tflops-request": "10", "compute-percent-request": "0"})["allowed"]
 
-    def test_two_ways_in_one_pod_are_refused(self) -> None:
-        for tflops, percent in (("request", "request"), ("request", "limit"), ("limit", "request"), ("limit", "limit")):
-            answer = review({f"tflops-{tflops}": "50", f"compute-percent-{percent}": "50"})
-            assert refused_fields(answer) == [f"compute-percent-{percent}"]
-            assert answer["status"]["code"] == 422
-            assert f"{PREFIX}tflops-{tflops}" in answer["status"]["message"]
+    @pytest.mark.parametrize("tflops", ["request", "limit"])
+    @pytest.mark.parametrize("percent", ["request", "limit"])
+    def test_two_ways_in_one_pod_are_refused(self, tflops: str, percent: str) -> None:
+        answer = review({f"tflops-{tflops}": "50", f"compute-percent-{percent}": "50"})
+        assert refused_fields(answer) == [f"compute-percent-{percent}"]
+        assert answer["status"]["code"] == 422
+        assert f"{PREFIX}tflops-{tflops}" in answer["status"]["message"]
 
 
 class TestChanges:

@@ -4,6 +4,8 @@ API server."""
 from __future__ import annotations
 
 import threading
+import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,10 +23,11 @@ from pools.services.gpu_quota.gpu_allocations import adjust, expire_assumed
 from scheduling.domain.statuses import TaskStatus
 from scheduling.kube import webhook_configuration
 from scheduling.kube.connection import resource_kinds
-from scheduling.models import Task, WebhookInstallation
+from scheduling.models import GpuControllerLease, Task, WebhookInstallation
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
 from scheduling.services.kubernetes import connections
+from scheduling.services.kubernetes.leases import LOOP_TIMING
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
 from tests.support import world
@@ -56,47 +59,67 @@ def test_an_object_becomes_the_quota_and_gets_a_status(gpu_cluster: GpuClusterHa
     assert status["lastUpdateTime"]
 
 
-def test_a_foreign_change_of_the_status_is_reverted(gpu_cluster: GpuClusterHarness) -> None:
-    """A round without changes writes nothing."""
+def test_a_round_without_changes_writes_nothing(gpu_cluster: GpuClusterHarness) -> None:
     gpu_cluster.quota(**CAPS)
     gpu_cluster.pod("w1")
-    place = {"namespace": gpu_cluster.namespace}
     gpu_cluster.controller.relist_and_reconcile()
-    there = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", **place)
+    there = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
     gpu_cluster.controller.relist_and_reconcile()
-    again = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", **place)
+    again = gpu_cluster.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
     assert again["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
-    change = {"status": {"used": {"workers": 99}, "conditions": []}}
+
+
+def test_a_foreign_change_of_the_status_is_reverted(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
+    status = gpu_cluster.status()
+    foreign_change = {"status": {"used": {"workers": 99}, "conditions": []}}
     gpu_cluster.cluster.merge(
-        resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", change, field_manager=SOMEBODY, status=True, **place
+        resource_kinds.GPU_RESOURCE_QUOTA,
+        "team-quota",
+        foreign_change,
+        field_manager=SOMEBODY,
+        namespace=gpu_cluster.namespace,
+        status=True,
     )
     gpu_cluster.controller.relist_and_reconcile()
-    assert gpu_cluster.status() == there["status"]
+    assert gpu_cluster.status() == status
 
 
 def test_a_spec_follows_its_object(gpu_cluster: GpuClusterHarness) -> None:
-    """One that was never valid limits nothing; an invalid change leaves the old one in force and reports it."""
-
-    def most_workers() -> int | None:
-        gpu_cluster.controller.relist_and_reconcile()
-        body = current_gpu_quota_body(gpu_cluster.namespace)
-        return None if body is None else int(body["spec"]["total"]["maxWorkers"])
-
-    gpu_cluster.quota(total={"maxWorkers": -1})
-    assert most_workers() is None
-    assert gpu_cluster.ready() == ("False", "InvalidSpec")
-    assert "maxWorkers must be" in gpu_cluster.status()["conditions"][0]["message"], "the message contains the fault"
     gpu_cluster.quota(**CAPS)
-    assert most_workers() == 5
+    gpu_cluster.controller.relist_and_reconcile()
+    gpu_cluster.quota(total={"maxWorkers": 7})
+    gpu_cluster.controller.relist_and_reconcile()
+    body = current_gpu_quota_body(gpu_cluster.namespace)
+    assert body is not None
+    assert body["spec"]["total"]["maxWorkers"] == 7
+    gpu_cluster.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
+    gpu_cluster.controller.relist_and_reconcile()
+    assert current_gpu_quota_body(gpu_cluster.namespace) is None
+
+
+def test_an_invalid_change_leaves_the_old_spec_in_force_and_reports_it(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
     gpu_cluster.quota(total={"requests": {"tflops": "1n", "vram": "1"}, "maxWorkers": -1})
-    assert most_workers() == 5
+    gpu_cluster.controller.relist_and_reconcile()
+    body = current_gpu_quota_body(gpu_cluster.namespace)
+    assert body is not None
+    assert body["spec"]["total"]["maxWorkers"] == 5
     assert gpu_cluster.ready() == ("False", "InvalidSpec")
     assert "maxWorkers" in gpu_cluster.status()["conditions"][0]["message"]
-    gpu_cluster.quota(total={"maxWorkers": 7})
-    assert most_workers() == 7
+    gpu_cluster.quota(**CAPS)
+    gpu_cluster.controller.relist_and_reconcile()
     assert gpu_cluster.ready() == ("True", "QuotaReady")
-    gpu_cluster.cluster.delete(resource_kinds.GPU_RESOURCE_QUOTA, "team-quota", namespace=gpu_cluster.namespace)
-    assert most_workers() is None
+
+
+def test_an_object_that_was_never_valid_limits_nothing(gpu_cluster: GpuClusterHarness) -> None:
+    gpu_cluster.quota(total={"maxWorkers": -1})
+    gpu_cluster.controller.relist_and_reconcile()
+    assert current_gpu_quota_body(gpu_cluster.namespace) is None
+    assert gpu_cluster.ready() == ("False", "InvalidSpec")
+    assert "maxWorkers must be" in gpu_cluster.status()["conditions"][0]["message"], "the message contains the fault"
 
 
 def test_a_namespace_has_one_quota(gpu_cluster: GpuClusterHarness) -> None:
@@ -288,18 +311,13 @@ class TestOnTheFakeCluster:
         assert fake_gpu_cluster.used() == (32, 2)
         assert rebuild_from_clusters({fake_gpu_cluster.backend.pk: fake_gpu_cluster.cluster}) == []
 
-    def test_a_write_that_fails_is_repeated_later(
+    def test_a_quota_that_is_up_to_date_is_not_locked(
         self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A quota that is up to date is not locked for it."""
         fake_gpu_cluster.quota(**CAPS)
-        with monkeypatch.context() as patch:
-            patch.setattr(controller, "_write_status", lambda *_: controller.errors.ServerError("not now"))
-            fake_gpu_cluster.controller.relist_and_reconcile()
-        assert fake_gpu_cluster.status() == {}
+        fake_gpu_cluster.controller.relist_and_reconcile()
         monkeypatch.setattr(controller, "apply_cluster_quota", lambda **_: pytest.fail("there was nothing to apply"))
         fake_gpu_cluster.controller.relist_and_reconcile()
-        assert fake_gpu_cluster.ready() == ("True", "QuotaReady")
 
     def test_a_worker_of_a_pod_is_released_by_its_cluster_or_an_admin(
         self, fake_gpu_cluster: GpuClusterHarness
@@ -331,6 +349,18 @@ class TestOnTheFakeCluster:
         _catch_up(fake_gpu_cluster.controller)
         assert GpuAllocation.objects.get().state == "released"
 
+    def test_a_write_that_fails_is_repeated_later(
+        self, fake_gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake_gpu_cluster.quota(**CAPS)
+        real = controller._write_status
+        monkeypatch.setattr(controller, "_write_status", lambda *_: controller.errors.ServerError("not now"))
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        assert fake_gpu_cluster.status() == {}
+        monkeypatch.setattr(controller, "_write_status", real)
+        fake_gpu_cluster.controller.relist_and_reconcile()
+        assert fake_gpu_cluster.ready() == ("True", "QuotaReady")
+
     def test_pods_alone_are_followed_where_the_cluster_knows_no_quota_objects(
         self, fake_gpu_cluster: GpuClusterHarness
     ) -> None:
@@ -341,7 +371,6 @@ class TestOnTheFakeCluster:
         assert fake_gpu_cluster.used() == (20, 1)
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_controller_follows_the_cluster_until_it_is_stopped(gpu_cluster: GpuClusterHarness) -> None:
     """List, watch and write in its own threads; a second one stands by."""
     intervals = GpuControllerIntervals(reconcile=0.1, rebuild=3600, standby=0.1)
@@ -365,7 +394,6 @@ def test_the_controller_follows_the_cluster_until_it_is_stopped(gpu_cluster: Gpu
         )
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_controller_puts_the_webhooks_back(fake_gpu_cluster: GpuClusterHarness) -> None:
     """Without a new start, and without anybody asking for it."""
     WebhookInstallation.objects.create(backend=fake_gpu_cluster.backend, url="https://hooks.example:8443")
@@ -382,7 +410,51 @@ def test_the_controller_puts_the_webhooks_back(fake_gpu_cluster: GpuClusterHarne
     assert WebhookInstallation.objects.get().repairs == 2
 
 
-@pytest.mark.django_db(transaction=True)
+def test_the_lease_of_a_dead_controller_expires(fake_gpu_cluster: GpuClusterHarness) -> None:
+    fake_gpu_cluster.quota(**CAPS)
+    GpuControllerLease.objects.create(
+        backend=fake_gpu_cluster.backend,
+        lease_holder=uuid.uuid4(),
+        lease_expires_at=timezone.now() + timedelta(hours=1),
+    )
+    quota_controller = GpuQuotaController(
+        fake_gpu_cluster.backend.pk,
+        connect=lambda _: fake_gpu_cluster.cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
+    )
+    with run_loops(quota_controller):
+        seen = quota_controller.last_alive_at
+        wait_for(lambda: quota_controller.last_alive_at > seen)
+        assert fake_gpu_cluster.status() == {}
+        GpuControllerLease.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        wait_for(lambda: fake_gpu_cluster.status() and fake_gpu_cluster.ready() == ("True", "QuotaReady"))
+
+
+def test_a_controller_that_was_frozen_finds_its_lease_gone(fake_gpu_cluster: GpuClusterHarness) -> None:
+    fake_gpu_cluster.quota(**CAPS)
+    quota_controller = GpuQuotaController(
+        fake_gpu_cluster.backend.pk,
+        connect=lambda _: fake_gpu_cluster.cluster,
+        intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1),
+    )
+    quota_controller._lease.timing = replace(LOOP_TIMING, renew_after=0.0)
+    with run_loops(quota_controller):
+        wait_for(fake_gpu_cluster.status)
+        GpuControllerLease.objects.update(
+            lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
+        )
+        wait_for(lambda: not quota_controller._lease.may_write())
+        fake_gpu_cluster.quota(total={"maxWorkers": 9})
+        for _ in range(3):
+            seen = quota_controller.last_alive_at
+            wait_for(lambda seen=seen: quota_controller.last_alive_at > seen)  # type: ignore[misc]
+        assert (current_gpu_quota_body(fake_gpu_cluster.namespace) or {})["spec"]["total"]["maxWorkers"] == 5
+        GpuControllerLease.objects.update(lease_holder=None, lease_expires_at=None)
+        wait_for(
+            lambda: (current_gpu_quota_body(fake_gpu_cluster.namespace) or {})["spec"]["total"].get("maxWorkers") == 9
+        )
+
+
 def test_a_status_does_not_wait_for_a_long_rebuild(
     gpu_cluster: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,22 +123,23 @@ class TestOursByAgreement:
         }
         assert not GpuAllocation.objects.exists()
 
-    def test_any_disagreement_makes_it_a_stranger(self, own_task: str) -> None:
+    @pytest.mark.parametrize("fault", ["no such task", "other account", "other namespace", "other name", "ended task"])
+    def test_any_disagreement_makes_it_a_stranger(self, own_task: str, fault: str) -> None:
         world.apply_change(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}))
-        faults: tuple[tuple[str, dict[str, Any], str, str], ...] = (
-            ("no such task", claiming("11111111-2222-3333-4444-555555555555"), "ns", IDENTITY),
-            ("other account", claiming(own_task), "ns", "mallory"),
-            ("other namespace", claiming(own_task), "team-a", IDENTITY),
-            ("other name", claiming(own_task, name="anything"), "ns", IDENTITY),
-            ("ended task", claiming(own_task), "ns", IDENTITY),
-        )
-        for fault, now, namespace, who in faults:
-            if fault == "ended task":
-                assert ask(now, namespace=namespace, userInfo={"username": who})["allowed"]
-                Task.objects.update(status=TaskStatus.COMPLETED)
-            answer = ask(now, namespace=namespace, userInfo={"username": who})
-            assert not answer["allowed"], fault
-            assert answer["status"]["details"]["causes"][0]["reason"] == "single.max.tflops.request"
+        now, namespace, who = claiming(own_task), "ns", IDENTITY
+        if fault == "no such task":
+            now = claiming("11111111-2222-3333-4444-555555555555")
+        elif fault == "other account":
+            who = "mallory"
+        elif fault == "other namespace":
+            namespace = "team-a"
+        elif fault == "other name":
+            now = claiming(own_task, name="anything")
+        else:
+            Task.objects.update(status=TaskStatus.COMPLETED)
+        answer = ask(now, namespace=namespace, userInfo={"username": who})
+        assert not answer["allowed"]
+        assert answer["status"]["details"]["causes"][0]["reason"] == "single.max.tflops.request"
 
     def test_a_task_of_another_backend_is_not_believed(self, own_task: str) -> None:
         world.apply_change(PutGpuQuota(namespace="ns", spec={"single": {"maxRequests": {"tflops": "50"}}}))
@@ -257,14 +258,17 @@ def test_every_broken_cap_is_reported() -> None:
     assert not ask(pod(gpu_count="129"))["allowed"]
 
 
-def test_reviews_without_quota_are_allowed() -> None:
-    cases: tuple[tuple[Any, dict[str, Any]], ...] = (
-        ({"metadata": {"name": "p"}, "spec": {}}, {}),  # no worker
+@pytest.mark.parametrize(
+    ("now", "more"),
+    [
+        ({"metadata": {"name": "p"}, "spec": {}}, {}),
         (pod(), {"operation": "UPDATE", "oldObject": pod()}),
         (None, {"operation": "DELETE"}),
-    )
-    for now, more in cases:
-        assert ask(now, **more)["allowed"], more
+    ],
+    ids=["no worker", "a change", "a deletion"],
+)
+def test_reviews_without_quota_are_allowed(now: Any, more: dict[str, Any]) -> None:
+    assert ask(now, **more)["allowed"]
     assert not GpuAllocation.objects.exists()
 
 
@@ -274,11 +278,11 @@ def test_a_dry_run_reserves_nothing() -> None:
     assert not ask(pod(tflops_request="51"), dryRun=True)["allowed"], "but gets the same answer"
 
 
-def test_a_caller_without_the_mark_learns_and_reserves_nothing() -> None:
+@pytest.mark.parametrize("mark", ["guessed", "", "1-00000000000000000000000000000000"])
+def test_a_caller_without_the_mark_learns_and_reserves_nothing(mark: str) -> None:
     ask(pod())
-    for mark in ("guessed", "", "1-00000000000000000000000000000000"):
-        for now in (pod("u2"), pod("u3", tflops_request="51"), pod("u4", gpu_count="129")):
-            assert ask(now, mark=mark) == {"uid": "q1", "allowed": True}, mark
+    for now in (pod("u2"), pod("u3", tflops_request="51"), pod("u4", gpu_count="129")):
+        assert ask(now, mark=mark) == {"uid": "q1", "allowed": True}
     assert GpuAllocation.objects.count() == 1
 
 

@@ -94,12 +94,15 @@ def test_every_address_below_api_is_in_the_file_or_left_out_on_purpose(document:
 
 
 def test_changes_can_be_tried_and_protected(document: dict[str, Any]) -> None:
+    protected = set()
     for path, method, operation in _operations(document):
         headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
         if operation["security"] and method == "post":
             assert "Idempotency-Key" in headers, path
-        elif operation["security"] and method != "get":
-            assert "If-Match" in headers, path
+        assert ("If-Match" in headers) is ("412" in operation["responses"]), path
+        protected |= {path} if "If-Match" in headers else set()
+    assert {"/api/configs/pool/{name}", "/api/configs/cohort/{name}", "/api/configs/gpu_quota/{namespace}"} <= protected
+    assert "/api/notices/target/{target}" not in protected, "it has no version"
 
 
 SUCCESS = {"200", "202"}
@@ -151,11 +154,13 @@ def test_the_reference_has_a_line_and_a_page_for_each_operation(client: Client) 
     names = [each["operationId"] for methods in document["paths"].values() for each in methods.values()]
     assert [f'href="/api/docs/{name}"' for name in names if f'href="/api/docs/{name}"' not in text] == []
     assert f"{len(names)} operations" in text
-    assert client.get("/api/docs/get_nothing").status_code == 404
+    nothing = client.get("/api/docs/get_nothing")
+    assert nothing.status_code == 404
+    assert "Signed in as" not in nothing.content.decode(), "nobody is"
 
 
 @pytest.mark.django_db
 def test_the_page_of_an_operation_has_its_parameters_its_body_and_its_answers(client: Client) -> None:
     text = client.get("/api/docs/post_configs_pool_parent_subpool").content.decode()
-    assert "Idempotency-Key" in text and "subpool_name" in text and "curl -X POST" in text
+    assert "Idempotency-Key" in text and "subpool_name" in text and "curl --globoff -X POST" in text
     assert "The state of the object or a concurrent change forbids it" in text

@@ -75,6 +75,15 @@ class TestOverHttp:
             assert admin("PATCH", ADDRESS, {FIELD: minutes, RETRIES: times}).status == 200
             assert _interval() == timedelta(minutes=minutes)
 
+    def test_if_match(self, admin: ApiClient) -> None:
+        assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200
+        stale = admin("PATCH", ADDRESS, {FIELD: 6}, if_match='"1"')
+        assert stale.status == 412
+        (detail,) = stale.body["details"]
+        assert (detail["path"], detail["code"]) == ("If-Match", "stale")
+        assert (detail["requested"], detail["version"]) == (1, 2)
+        assert admin("PATCH", ADDRESS, {FIELD: 6}, if_match="*").status == 200
+
 
 @pytest.mark.django_db
 class TestSchedule:

@@ -35,7 +35,7 @@ class UnansweringCluster:
 
 
 @pytest.fixture
-def dead(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
+def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
     """Backend `dead` with pool `theirs`, next to the simulated backend `sim` with pool `ours`. Notifications go to a
     worker that does not run."""
     cluster = UnansweringCluster()

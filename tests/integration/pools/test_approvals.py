@@ -359,14 +359,15 @@ def test_a_request_of_another_version_is_shown_and_still_waits(
 ) -> None:
     """An unknown change needs the highest permission, because nobody can say which one it had."""
     number = _ask(alice)
+    as_stored = ApprovalRequest.objects.values("arguments", "arguments_format").get(pk=number)
     for stored in ({"arguments": {"colour": "red"}}, {"arguments_format": 9}):
         with world.triggers_off():
-            ApprovalRequest.objects.filter(pk=number).update(**stored)
+            ApprovalRequest.objects.filter(pk=number).update(**as_stored | stored)
         refused = _decide(bob, number, "approve")
         assert (refused.status, {code for _, code in refused.codes}) == (409, {"approval_unreadable"})
         assert (_state(number), _quota()) == ("waiting", 10)
     with world.triggers_off():
-        ApprovalRequest.objects.filter(pk=number).update(service="paint_subpool")
+        ApprovalRequest.objects.filter(pk=number).update(**as_stored | {"service": "paint_subpool"})
     assert bob("GET", APPROVALS).body["approvals"][0]["may_decide"] is False
     assert [_decide(person, number, "approve").status for person in (bob, admin)] == [403, 409]
     assert (_state(number), _quota()) == ("waiting", 10)

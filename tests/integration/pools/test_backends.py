@@ -156,3 +156,10 @@ def test_seeding_creates_a_backend_and_keeps_its_later_changes(admin: ApiClient)
     admin("DELETE", f"{BACKEND}/simulated")
     seed_defaults()
     assert admin("GET", BACKEND).body == {"backends": []}
+
+
+def test_if_match(sim: str, admin: ApiClient) -> None:
+    assert admin("PUT", f"{BACKEND}/sim", {}, if_match='"9"').status == 412
+    assert admin("PUT", f"{BACKEND}/new", {}, if_match='"1"').status == 412
+    assert admin("DELETE", f"{BACKEND}/sim", if_match='"9"').status == 412
+    assert admin("PUT", f"{BACKEND}/sim", {"offline": True}, if_match='"1"').status == 200

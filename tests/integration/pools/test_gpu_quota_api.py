@@ -382,3 +382,20 @@ def test_old_released_allocations_are_deleted(admin: ApiClient) -> None:
     assert purge_released() == 1
     assert set(GpuAllocation.objects.values_list("name", flat=True)) == {"new", "live"}
     assert GpuUsage.objects.values("workers", "requests_tflops").get() == before
+
+
+def test_a_dry_run_of_a_put_shows_before_and_after(admin: ApiClient) -> None:
+    answer = admin("PUT", f"{QUOTA}/team-a", {"spec": SPEC}, query={"dry_run": True})
+    assert (answer.status, answer.body["before"], answer.body["after"]["spec"]) == (200, None, SPEC)
+    assert not GpuQuota.objects.exists()
+
+
+def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiClient) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
+    admin("POST", HERE, worker_body("w1"))
+    before = GpuUsage.objects.values().get()
+    answer = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "50"}}, query={"dry_run": True})
+    assert (answer.body["before"]["request"]["tflops"], answer.body["after"]["request"]["tflops"]) == ("10", "50")
+    refused = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "51"}}, query={"dry_run": True})
+    assert (refused.body["after"], refused.body["violations"][0]["used"]) == (None, "10")
+    assert GpuUsage.objects.values().get() == before

@@ -308,3 +308,15 @@ def test_dry_runs_show_the_effect_and_what_is_in_the_way(empty_team: None, admin
     assert admin("PUT", f"{CONFIG}/team", {"configs": {"backend": 5}}, query=dry).status == 400, "unreadable"
     assert admin("PATCH", f"{CONFIG}/gone", {"configs_dict": {}}, query=dry).status == 404
     assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {}}, query={"dry_run": "perhaps"}).status == 400
+
+
+def test_if_match(empty_team: None, admin: ApiClient) -> None:
+    patch = {"configs_dict": {"description": "x"}}
+    assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1)}, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/new", {"configs": pool_config(1)}, if_match='"1"').status == 412
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/team/platform/x", {"configs": {}}, if_match='"7"').status == 412
+    assert admin("DELETE", f"{CONFIG}/team", if_match='"7"').status == 412
+    assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"1"').headers["ETag"] == '"2"'
+    assert admin("DELETE", f"{CONFIG}/team", if_match="*").status == 200

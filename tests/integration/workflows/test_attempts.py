@@ -161,6 +161,11 @@ class TestMoved:
         assert group.ends_at is not None
         assert group.ends_at > timezone.now() + timedelta(seconds=20)
 
+    def test_exit_actions_may_fail_the_gang(self, team: Pool) -> None:
+        running_pair(team, "FAIL: '3006'")
+        assert not preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
+        assert Workflow.objects.get().status == "FAILED_PREEMPTED"
+
 
 class TestReportedEnds:
     def end(self, status: EndStatus = EndStatus.FAILED) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from osmo_admin.cli.base import http
+from osmo_admin.cli.base.client_errors import ClientError
 from tests.unit.client.stub_server import StubReply
 
 LIST = ("token", "list")
@@ -260,3 +261,9 @@ def test_path_segments_are_escaped(name, escaped):
 )
 def test_retry_after(value, seconds):
     assert http.parse_retry_after(value, now=1000) == seconds
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_path_segments_that_are_not_names(name):
+    with pytest.raises(ClientError):
+        http.url_path("api", name)

@@ -10,6 +10,7 @@ NEW: list[dict[str, Any]] = [
     {"path": "cohort", "before": None, "after": "org"},
     {"path": "lending_limit", "before": None, "after": None},
     {"path": "resources.gpu.maximum", "before": None, "after": -1},
+    {"path": "resources.gpu.guarantee", "before": None, "after": -1},
     {"path": "resources.gpu.weight", "before": None, "after": 1},
     {"path": "platforms.default.gpu_tflops", "before": None, "after": "0"},
     {"path": "enable_maintenance", "before": None, "after": False},
@@ -18,7 +19,7 @@ NEW: list[dict[str, Any]] = [
 
 def test_a_new_object_has_the_fields_that_say_something() -> None:
     shown = {each.path for each in changed_fields(NEW, is_new=True)}
-    assert shown == {"cohort", "resources.gpu.weight", "enable_maintenance"}
+    assert shown == {"cohort", "resources.gpu.guarantee", "resources.gpu.weight", "enable_maintenance"}
 
 
 def test_a_change_names_each_field_that_differs() -> None:
