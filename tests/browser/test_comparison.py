@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.pool_scene import PoolScene
+from tests.support.kube_server import wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -43,6 +44,7 @@ def check_widths(tab: Any) -> None:
     page = tab.page
     for width in (1440, 768):
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        # Charts follow the window after it has another width.
+        wait_for(lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), description=str(width))
     page.set_viewport_size({"width": 1440, "height": 900})
     tab.assert_accessible_on_desk_and_phone()
