@@ -51,7 +51,7 @@ def api_operation(request: HttpRequest, name: str) -> HttpResponse:
 def _command(operation: Operation, server: str) -> list[str]:
     """The request with curl."""
     globbing = "--globoff " if "{" in operation.path else ""  # curl reads {a} as a choice of addresses
-    parts = [f"curl {globbing}-X {operation.method} '{server}{operation.path}'"]
+    parts = [f"curl -X {operation.method} {globbing}'{server}{operation.path}'"]
     if operation.needs_login:
         parts.append('-H "Authorization: Bearer $TOKEN"')
     if operation.example:

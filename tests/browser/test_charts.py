@@ -18,9 +18,10 @@ DESK = {"width": 1440, "height": 900}
 
 @pytest.fixture(scope="module")
 def busy(stack: Stack) -> PoolScene:
-    """Three workflows run in the pool; no test changes it."""
+    """Three workflows run in the pool and one waits, so that both charts are drawn; no test changes it."""
     scene = PoolScene.build(stack)
     scene.run_workflows(scene.pool, gpus=6, count=3)
+    scene.submit_workflow(scene.pool, gpus=90)
     return scene
 
 

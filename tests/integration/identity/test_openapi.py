@@ -162,5 +162,5 @@ def test_the_reference_has_a_line_and_a_page_for_each_operation(client: Client) 
 @pytest.mark.django_db
 def test_the_page_of_an_operation_has_its_parameters_its_body_and_its_answers(client: Client) -> None:
     text = client.get("/api/docs/post_configs_pool_parent_subpool").content.decode()
-    assert "Idempotency-Key" in text and "subpool_name" in text and "curl --globoff -X POST" in text
+    assert "Idempotency-Key" in text and "subpool_name" in text and "curl -X POST --globoff" in text
     assert "The state of the object or a concurrent change forbids it" in text
